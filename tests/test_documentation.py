@@ -68,6 +68,23 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """So the pages follow when a file moves; a part in capitals stands for a name."""
+    named = _FILE.findall(page.read_text(encoding="utf-8"))
+    missing = [name for name in named if not _PLACEHOLDER.search(name) and not _there(name)]
+    assert missing == []
+
+
+def test_where_to_change_what_has_ten_rows() -> None:
+    """Each common change has its file, and the files are among those that the test above checks."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    part = text.partition("## Where to change what")[2].partition("\n## ")[0]
+    rows = [line for line in part.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 10
+    assert all(_FILE.search(row) or "](" in row for row in rows)
+
+
 def test_every_page_is_found_from_the_index() -> None:
     """And the index from the README."""
     assert INDEX in _targets(README)
@@ -83,6 +100,15 @@ def test_every_page_is_found_from_the_index() -> None:
 def test_the_readme_is_one_screen() -> None:
     """Details have pages of their own."""
     assert len(README.read_text(encoding="utf-8").splitlines()) <= LINES_OF_A_SCREEN
+
+
+_FILE = re.compile(r"`((?:tuner|tests|spaces|templates|playbooks|studies|loadgen)/[^`\s]+\.\w+)`")
+"""The path of a file of the project in code."""
+_PLACEHOLDER = re.compile(r"[A-Z]{2,}|\*|…|\{")
+
+
+def _there(name: str) -> bool:
+    return (ROOT / name).exists()
 
 
 def _commands(text: str) -> Iterator[str]:

@@ -7,44 +7,27 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from tuner.judge.confirmation import Missing
 from tuner.judge.results import StudyResult
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Measurement
 from tuner.record.model import Evidence, Original, Protocol, Record, TrialState
 from tuner.stats.verdict import VerdictKind
-from tuner.stats.words import counted, p_in_words
-from tuner.words.figures import UNKNOWN, figure, interval, moment, ratio, setting, significant
+from tuner.stats.words import counted
+from tuner.words.figures import UNKNOWN, figure, moment, setting, significant
 
 Facts = list[tuple[str, str]]
 
 
 def baseline_name(study: StudyResult) -> str:
     """Return the baseline's name: ``stock``, ``distro``, ``hand``, a file, or its digest."""
-    return _baseline_names(study)[0]
+    return baseline_names(study)[0]
 
 
-def _baseline_names(study: StudyResult) -> list[str]:
-    """Return names of the baselines, the study's own first."""
+def baseline_names(study: StudyResult) -> list[str]:
+    """Return the names of the baselines, the study's own first."""
     names = study.record.definition.get("baseline", study.record.baseline)
     return [str(name) for name in names] if isinstance(names, list | tuple) else [str(names)]
-
-
-BESIDE_HEAD = ("tuned against", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
-
-
-def beside_rows(study: StudyResult) -> list[tuple[str, ...]]:
-    """Return the candidate against each further baseline, under ``BESIDE_HEAD``."""
-    rows: list[tuple[str, ...]] = []
-    for name, entry in zip(_baseline_names(study)[1:], study.beside, strict=False):
-        if isinstance(entry, Missing):
-            rows.append((name, entry.reason, "", "", ""))
-            continue
-        found = entry.verdict.estimate
-        p_value = p_in_words(entry.adjusted_p).removeprefix("p ").removeprefix("= ")
-        rows.append((name, str(entry.verdict.kind), ratio(found.ratio), interval(found), p_value))
-    return rows
 
 
 def host_facts(study: StudyResult) -> Facts:
@@ -141,7 +124,7 @@ def protocol_facts(study: StudyResult) -> Facts:
         ("Baseline", f"{baseline_name(study)} ({protocol.baseline})"),
         *(
             ("Baseline beside it", f"{name} ({digest})")
-            for name, digest in zip(_baseline_names(study)[1:], protocol.beside, strict=False)
+            for name, digest in zip(baseline_names(study)[1:], protocol.beside, strict=False)
         ),
         ("Candidate", ", ".join(protocol.candidates)),
         ("Objective", " and ".join(filter(None, (protocol.objective, protocol.second)))),
@@ -249,22 +232,6 @@ def allowed_trades(study: StudyResult) -> list[str]:
     """Return the trades that the user allowed by name."""
     allowed = study.record.definition.get("allow") or []
     return [str(name) for name in allowed] if isinstance(allowed, list | tuple) else [str(allowed)]
-
-
-WANTED_HEAD = ("wanted", "verdict", "ratio or value", "95 % interval")
-
-
-def wanted_rows(study: StudyResult) -> list[tuple[str, str, str, str]]:
-    """Return each of two objectives and every constraint: name, verdict, figure, interval."""
-    rows = []
-    for claim in study.objectives:
-        found = claim.verdict.estimate
-        kind = f"{claim.verdict.kind} (adjusted {p_in_words(claim.adjusted_p)})"
-        rows.append((claim.objective.words, kind, ratio(found.ratio), interval(found)))
-    for limit in study.constraints:
-        value, low, high = limit.figures
-        rows.append((limit.constraint.text, limit.state, value, f"{low} to {high}"))
-    return rows
 
 
 def search_summary(study: StudyResult) -> str:

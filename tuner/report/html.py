@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -20,7 +19,6 @@ from tuner.judge.taken_apart import minimal_changes
 from tuner.reading.printable import printable_lines
 from tuner.report.apart import apart
 from tuner.report.facts import (
-    WANTED_HEAD,
     aa_facts,
     allowed_trades,
     baseline_name,
@@ -33,9 +31,16 @@ from tuner.report.facts import (
     method_facts,
     protocol_facts,
     search_summary,
-    wanted_rows,
 )
 from tuner.report.section import Section, Table
+from tuner.report.study_tables import (
+    FIGURES_HEAD,
+    LOOKS_HEAD,
+    WANTED_HEAD,
+    figure_rows,
+    look_rows,
+    wanted_rows,
+)
 from tuner.report.view import ReportView, view_of
 from tuner.stats.words import counted, p_in_words, signed_percent
 from tuner.words.figures import (
@@ -133,6 +138,15 @@ def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
         "minimal": minimal_changes(study),
         "recommended": is_recommended(study),
         "traded": [entry for entry in study.figures[1:] if entry.name in _TRADED],
+        "figures": Table(
+            FIGURES_HEAD,
+            tuple(figure_rows(study.figures)),
+            claimed=tuple(entry.name for entry in study.figures[: len(study.goals.objectives)]),
+        ),
+        "usage": Table(
+            ("resource", *FIGURES_HEAD[1:-1]), tuple(row[:-1] for row in figure_rows(study.usage))
+        ),
+        "looks": Table(LOOKS_HEAD, tuple(look_rows(study))),
         "wanted": Table(WANTED_HEAD, tuple(wanted_rows(study))),
         "allowed": allowed_trades(study),
         "blocks": _blocks(study),
@@ -148,7 +162,6 @@ def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
         "definition": definition_facts(study),
         "limits": limits(study),
         "phase_names": PHASE_NAMES,
-        "infinity": math.inf,
     }
 
 

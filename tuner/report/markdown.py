@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from tuner.judge.results import StudyResult
 from tuner.reading.printable import printable_lines
 from tuner.report.facts import (
-    WANTED_HEAD,
     Facts,
     baseline_name,
     changes_title,
@@ -18,16 +17,22 @@ from tuner.report.facts import (
     method_facts,
     protocol_facts,
     search_summary,
-    wanted_rows,
 )
 from tuner.report.section import RatioCell, Section, Table
+from tuner.report.study_tables import (
+    FIGURES_HEAD,
+    LOOKS_HEAD,
+    WANTED_HEAD,
+    figure_rows,
+    look_rows,
+    wanted_rows,
+)
 from tuner.report.text import time_share
 from tuner.report.view import ReportView, view_of
 from tuner.stats.words import counted
 from tuner.words.figures import (
     PHASE_NAMES,
     figure,
-    interval,
     moment,
     ratio,
     setting,
@@ -113,7 +118,7 @@ def _table(table: Table) -> str:
     rows = []
     for first, *cells in table.rows:
         name = code(str(first)) if table.coded else plain(str(first))
-        shown = f"**{name}**" if table.claimed and first == table.claimed else name
+        shown = f"**{name}**" if first in table.claimed else name
         rows.append((shown, *map(_cell, cells)))
     return table_of(tuple(map(plain, table.head)), rows)
 
@@ -135,17 +140,10 @@ def document(parts: Iterable[str]) -> str:
 def _figures(study: StudyResult) -> str:
     claimed = len(study.goals.objectives)
     rows = [
-        (
-            f"**{plain(entry.name)}**" if place < claimed else plain(entry.name),
-            figure(entry.baseline, entry.unit),
-            figure(entry.candidate, entry.unit),
-            ratio(entry.change.ratio) if entry.change else "",
-            interval(entry.change) if entry.change else "",
-        )
-        for place, entry in enumerate(study.figures)
+        (f"**{plain(name)}**" if place < claimed else plain(name), *cells)
+        for place, (name, *cells, _) in enumerate(figure_rows(study.figures))
     ]
-    name = f"baseline ({plain(baseline_name(study))})"
-    return table_of(("", name, "tuned", "ratio", "95 % interval"), rows)
+    return table_of(("", f"baseline ({plain(baseline_name(study))})", *FIGURES_HEAD[2:-1]), rows)
 
 
 def _changes(study: StudyResult) -> str:
@@ -174,20 +172,10 @@ def _blocks(study: StudyResult) -> str:
             )
         )
     table = table_of(("block", "UTC", "baseline", "tuned", "ratio", "slots", ""), rows)
-    return f"{table}\n\n{_looks(study)}" if study.looks else table
-
-
-def _looks(study: StudyResult) -> str:
-    rows = [
-        (
-            str(look.blocks),
-            f"{look.e_value:.3g}",
-            f"{ratio(look.low)} to {ratio(look.high)}" if look.high < math.inf else "none yet",
-        )
-        for look in study.looks
-    ]
-    table = table_of(("blocks", "e-value", "always-valid 95 % interval"), rows)
-    return f"After each block (an e-value of 20 rejects at 5 %):\n\n{table}"
+    if not study.looks:
+        return table
+    looks = plain_table(LOOKS_HEAD, look_rows(study))
+    return f"{table}\n\nAfter each block (an e-value of 20 rejects at 5 %):\n\n{looks}"
 
 
 def _search(study: StudyResult) -> str:

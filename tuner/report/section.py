@@ -52,8 +52,8 @@ class Table:
     """True if all columns are words, aligned to the left."""
     coded: bool = False
     """True if the names are code."""
-    claimed: str = ""
-    """Name in the row that the verdict is about."""
+    claimed: tuple[str, ...] = ()
+    """Names in the rows that the verdict is about."""
 
 
 @dataclass(frozen=True, slots=True)

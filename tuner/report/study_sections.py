@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import HEAD, ablation_note, ablation_rows, ablation_sentence
-from tuner.report.facts import BESIDE_HEAD, beside_rows
 from tuner.report.hosts_section import hosts_section
 from tuner.report.section import Section, Table
-from tuner.stats.words import p_in_words
-from tuner.words.figures import interval, ratio
-
-_FINALISTS_HEAD = ("finalist", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
+from tuner.report.study_tables import BESIDE_HEAD, FINALISTS_HEAD, beside_rows, finalist_rows
 
 
 def study_sections(study: StudyResult) -> list[Section]:
@@ -22,17 +18,9 @@ def study_sections(study: StudyResult) -> list[Section]:
 def _finalists(study: StudyResult) -> Section | None:
     if not study.finalists:
         return None
-    rows = tuple(
-        (
-            entry.claim.arm,
-            str(entry.verdict.kind),
-            ratio(entry.verdict.estimate.ratio),
-            interval(entry.verdict.estimate),
-            p_in_words(entry.adjusted_p),
-        )
-        for entry in study.finalists
+    table = Table(
+        FINALISTS_HEAD, finalist_rows(study), coded=True, claimed=(study.candidate or "",)
     )
-    table = Table(_FINALISTS_HEAD, rows, coded=True, claimed=study.candidate or "")
     lead = (
         "Confirmed in the same blocks. The intervals hold for all of them at once, so the best may"
         " be picked; p is adjusted by Holm for their number."

@@ -16,8 +16,15 @@ from tuner.report.contest_tables import (
     ladder_rows,
     published_rows,
 )
-from tuner.report.facts import BESIDE_HEAD, beside_rows, changes_title, wanted_rows
-from tuner.words.figures import PHASE_NAMES, figure, interval, ratio, setting
+from tuner.report.facts import changes_title
+from tuner.report.study_tables import (
+    BESIDE_HEAD,
+    FIGURES_HEAD,
+    beside_rows,
+    figure_rows,
+    wanted_rows,
+)
+from tuner.words.figures import PHASE_NAMES, setting
 
 _ALSO_SHOWN = ("p50", "p99.9", "server CPU per request", "server memory (RSS)")
 
@@ -87,17 +94,7 @@ def _arms(study: StudyResult, width: float) -> list[str]:
         for place, entry in enumerate(study.figures)
         if place == 0 or entry.name in _ALSO_SHOWN
     ]
-    rows: list[tuple[str, ...]] = [("", "baseline", "tuned", "ratio", "95 % interval")]
-    rows += [
-        (
-            entry.name,
-            figure(entry.baseline, entry.unit),
-            figure(entry.candidate, entry.unit),
-            ratio(entry.change.ratio) if entry.change else "",
-            interval(entry.change) if entry.change else "",
-        )
-        for entry in shown
-    ]
+    rows = [("", *FIGURES_HEAD[1:-1]), *(row[:-1] for row in figure_rows(shown))]
     return columns(rows, width=width) if shown else []
 
 

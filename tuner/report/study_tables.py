@@ -1,0 +1,102 @@
+"""The tables of a study, the same in every form of its report: a head, and its rows.
+
+A column of the report is added here, and to ``contest_tables`` for a contest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tuner.judge.arms import Figure
+from tuner.judge.confirmation import Missing
+from tuner.judge.results import StudyResult
+from tuner.report.facts import baseline_names
+from tuner.stats.words import p_in_words
+from tuner.words.figures import UNKNOWN, figure, interval, ratio
+
+FIGURES_HEAD = ("figure", "baseline", "tuned", "ratio", "95 % interval", "exact p")
+
+
+def figure_rows(entries: Sequence[Figure]) -> list[tuple[str, ...]]:
+    """Return figures of both arms, such as percentiles or resources."""
+    return [
+        (
+            entry.name,
+            figure(entry.baseline, entry.unit),
+            figure(entry.candidate, entry.unit),
+            ratio(entry.change.ratio) if entry.change else UNKNOWN,
+            interval(entry.change) if entry.change else UNKNOWN,
+            bare_p(entry.change.p_value) if entry.change else UNKNOWN,
+        )
+        for entry in entries
+    ]
+
+
+WANTED_HEAD = ("wanted", "verdict", "ratio or value", "95 % interval")
+
+
+def wanted_rows(study: StudyResult) -> list[tuple[str, str, str, str]]:
+    """Return each of two objectives and every constraint: name, verdict, figure, interval."""
+    rows = []
+    for claim in study.objectives:
+        found = claim.verdict.estimate
+        kind = f"{claim.verdict.kind} (adjusted {p_in_words(claim.adjusted_p)})"
+        rows.append((claim.objective.words, kind, ratio(found.ratio), interval(found)))
+    for limit in study.constraints:
+        value, low, high = limit.figures
+        rows.append((limit.constraint.text, limit.state, value, f"{low} to {high}"))
+    return rows
+
+
+FINALISTS_HEAD = ("finalist", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
+
+
+def finalist_rows(study: StudyResult) -> tuple[tuple[str, ...], ...]:
+    """Return each of several finalists against the baseline."""
+    return tuple(
+        (
+            entry.claim.arm,
+            str(entry.verdict.kind),
+            ratio(entry.verdict.estimate.ratio),
+            interval(entry.verdict.estimate),
+            bare_p(entry.adjusted_p),
+        )
+        for entry in study.finalists
+    )
+
+
+BESIDE_HEAD = ("tuned against", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
+
+
+def beside_rows(study: StudyResult) -> list[tuple[str, ...]]:
+    """Return the candidate against each further baseline, under ``BESIDE_HEAD``."""
+    rows: list[tuple[str, ...]] = []
+    for name, entry in zip(baseline_names(study)[1:], study.beside, strict=False):
+        if isinstance(entry, Missing):
+            rows.append((name, entry.reason, "", "", ""))
+            continue
+        found = entry.verdict.estimate
+        p_value = bare_p(entry.adjusted_p)
+        rows.append((name, str(entry.verdict.kind), ratio(found.ratio), interval(found), p_value))
+    return rows
+
+
+LOOKS_HEAD = ("blocks", "e-value", "always-valid 95 % interval")
+
+
+def look_rows(study: StudyResult) -> list[tuple[str, ...]]:
+    """Return what could be said after each block in always-valid mode."""
+    return [
+        (
+            str(look.blocks),
+            f"{look.e_value:.3g}",
+            f"{ratio(look.low)} to {ratio(look.high)}" if look.high < math.inf else "none yet",
+        )
+        for look in study.looks
+    ]
+
+
+def bare_p(value: float) -> str:
+    """Return a p for a column that says so: without ``p =``."""
+    return p_in_words(value).removeprefix("p ").removeprefix("= ")
