@@ -148,7 +148,8 @@ def test_the_design_says_what_it_costs() -> None:
     assert (Design().arms, Design().level, Design().least_blocks) == (2, 0.05, 6)
     three = Design(finalists=3)
     assert (three.arms, three.level, three.least_blocks) == (4, 0.05 / 3, 7)
-    assert SEQUENTIAL.blocks_for(10) == 16
-    assert SEQUENTIAL.worth(16) == 10
+    assert SEQUENTIAL.blocks_for(10) == 18
+    assert SEQUENTIAL.worth(18) == 10
+    assert SEQUENTIAL.least_blocks == 8
     assert SEQUENTIAL.worth(6) == 6
     assert replace(three, sequential=True).worth(6) == 7

@@ -20,6 +20,7 @@ from tuner.record.model import Block, Evidence, Phase
 from tuner.stats.family import jointly
 from tuner.stats.holm import holm
 from tuner.stats.margin import DEFAULT_BAND, Margin
+from tuner.stats.sequential import Stakes
 from tuner.stats.verdict import Verdict, VerdictKind, judge
 
 Adjustment = Literal["simultaneous", "stepwise"]
@@ -74,8 +75,8 @@ class Family:
 
     claims: tuple[RatioClaim, ...]
     adjustment: Adjustment
-    rho: float | None = None
-    """Parameter of the always-valid test; None: the number of blocks is fixed beforehand."""
+    stakes: Stakes | None = None
+    """Parameters of the always-valid test; None: the number of blocks is fixed beforehand."""
 
     def judged(self, rows: Sequence[Sequence[float]]) -> tuple[Judged, ...]:
         """Return the verdict on each claim; one without differences is left out.
@@ -92,7 +93,7 @@ class Family:
                 minimum_detectable_effect=claim.minimum_detectable_effect,
                 objective=claim.objective.words,
                 larger_is_better=claim.objective.larger_is_better,
-                rho=self.rho,
+                stakes=self.stakes,
                 family=len(self.claims) if simultaneous else 1,
             )
             for claim, row in known

@@ -100,7 +100,7 @@ def confirmation(record: Record, objective: Objective) -> Comparison:
     def family(others: Iterable[str]) -> Family:
         pairs = itertools.product(protocol.candidates, others)
         claims = tuple(claim(one, other) for one, other in pairs if one != other)
-        return Family(claims, "simultaneous", protocol.sequential_rho)
+        return Family(claims, "simultaneous", protocol.stakes)
 
     return Comparison(
         phase="confirm",
@@ -119,7 +119,7 @@ def tally(found: Sequence[Counted], comparison: Comparison) -> Tally:
     decided at the first block after which a candidate is *better*, or each is something other than
     *inconclusive*; later blocks are not looked at.
     """
-    sequential = comparison.claims.rho is not None
+    sequential = comparison.claims.stakes is not None
     stands = Tally()
     for blocks in range(1 if sequential else len(found), len(found) + 1) if found else ():
         judged = comparison.judged(found[:blocks])

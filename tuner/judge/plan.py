@@ -12,7 +12,7 @@ from tuner.goals.goals import Goals
 from tuner.judge.economy import FULL, Economy
 from tuner.stats.paired import minimum_blocks
 from tuner.stats.power import LEVEL
-from tuner.stats.sequential import SEQUENTIAL_COST
+from tuner.stats.sequential import MORE_BLOCKS, SEQUENTIAL_COST
 
 STALL_ALLOWANCE = 1.6
 """Factor for the length of windows, because stalls exclude a part of them."""
@@ -284,6 +284,10 @@ class Design:
     @property
     def least_blocks(self) -> int:
         """Below this number of blocks no interval is finite, nor one against a further baseline."""
+        return self._least_fixed + MORE_BLOCKS * self.sequential
+
+    @property
+    def _least_fixed(self) -> int:
         return minimum_blocks(1 - self.level / max(1, self.beside))
 
     def least_of(self, objectives: int) -> int:
@@ -295,7 +299,7 @@ class Design:
 
     def worth(self, blocks: int) -> int:
         """Return blocks of the fixed design that see as much as ``blocks`` of this one."""
-        return max(self.least_blocks, int(blocks / SEQUENTIAL_COST)) if self.sequential else blocks
+        return max(self._least_fixed, int(blocks / SEQUENTIAL_COST)) if self.sequential else blocks
 
     def blocks_for(self, fixed: int) -> int:
         """Return blocks of this design that see as much as ``fixed`` of the fixed one."""

@@ -306,10 +306,10 @@ def _overruled(claim: Judged, void: str) -> Judged:
 
 
 def _looks(protocol: Protocol | None, stands: Tally) -> tuple[Look, ...]:
-    if protocol is None or protocol.sequential_rho is None or not stands.counted:
+    if protocol is None or protocol.stakes is None or not stands.counted:
         return ()
     confidence = 1 - protocol.alpha / len(protocol.candidates)
-    return looks(stands.differences(stands.best), protocol.sequential_rho, confidence)
+    return looks(stands.differences(stands.best), protocol.stakes, confidence)
 
 
 def _latest(confirm: Sequence[PairedBlock]) -> tuple[PairedBlock, ...]:

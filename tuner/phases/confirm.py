@@ -18,7 +18,7 @@ from tuner.phases.seal import sealed
 from tuner.record.model import Calibration, Protocol, Record
 from tuner.space.configuration import Configuration
 from tuner.stats.power import LEVEL
-from tuner.stats.sequential import tuned_rho
+from tuner.stats.sequential import Stakes, tuned_stakes
 
 CANDIDATE = "candidate"
 BESIDE = "beside"
@@ -43,6 +43,7 @@ def freeze(
     Returns:
         The protocol with the hash of its content, stored in the record.
     """
+    stakes = _stakes(calibration, blocks, design)
     protocol = Protocol(
         frozen_unix_s=bench.clock(),
         digest="",
@@ -64,7 +65,8 @@ def freeze(
         constraints=tuple(limit.text for limit in bench.goals.limits),
         rivals=tuple(candidate.digest for candidate in candidates[1:]),
         beside=tuple(other.digest for other in bench.beside),
-        sequential_rho=_rho(calibration, blocks, design),
+        sequential_rho=stakes.rho if stakes else None,
+        sequential_sigma_d=stakes.sigma_d if stakes else None,
         margin_symmetric=bench.goals.margin.symmetric,
         evidence="whole",
     )
@@ -73,13 +75,13 @@ def freeze(
     return protocol
 
 
-def _rho(calibration: Calibration, blocks: int, design: Design) -> float | None:
-    """Return the always-valid test's parameter, optimal at the length of the fixed design."""
+def _stakes(calibration: Calibration, blocks: int, design: Design) -> Stakes | None:
+    """Return the always-valid test's parameters, optimal at the length of the fixed design."""
     if not design.sequential:
         return None
     # Without noise in the calibration any positive figure works.
     sigma = max(calibration.sigma_d, 1e-4)
-    return tuned_rho(sigma, design.worth(blocks), design.level)
+    return tuned_stakes(sigma, design.worth(blocks), design.level)
 
 
 def run_confirmation(

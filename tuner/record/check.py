@@ -297,6 +297,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "margin": _margin,
         "second_margin": _margin,
         "sequential_rho": _within(1e-9, 1e9),
+        "sequential_sigma_d": _within(1e-6, 1e3),
     },
     Contrast: {"reverted": _digest, "added": _digest, "names": _each(_line)},
     AblationProtocol: {

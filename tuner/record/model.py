@@ -17,6 +17,7 @@ from tuner.measurement.window import Gates, Measurement
 from tuner.record.contenders import Contest
 from tuner.space.configuration import Configuration, Value
 from tuner.stats.margin import Margin
+from tuner.stats.sequential import Stakes
 
 SCHEMA_VERSION = 1
 
@@ -205,6 +206,9 @@ class Protocol:
     sequential_rho: float | None = None
     """None for a fixed number of ``blocks``. Otherwise the parameter of the always-valid test (see
     ``tuner.stats.sequential``) after every block, with at most ``blocks``."""
+    sequential_sigma_d: float | None = None
+    """Noise of a block's difference for the always-valid test, ln units; None in records of earlier
+    versions: their test does not bound the influence of a block."""
     margin_symmetric: bool = False
     """True if the margins are symmetric in logarithms, from 1 / (1 + margin) to 1 + margin; False
     in records of earlier versions: from 1 - margin to 1 + margin."""
@@ -215,6 +219,13 @@ class Protocol:
     def band(self) -> Margin:
         """The margin of the first objective."""
         return Margin(self.margin, self.margin_symmetric)
+
+    @property
+    def stakes(self) -> Stakes | None:
+        """The parameters of the always-valid test; None for a fixed number of blocks."""
+        if self.sequential_rho is None:
+            return None
+        return Stakes(self.sequential_rho, self.sequential_sigma_d)
 
     @property
     def second_band(self) -> Margin:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tuner.stats.margin import Margin
 from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
-from tuner.stats.sequential import sequential_estimate
+from tuner.stats.sequential import Stakes, sequential_estimate
 from tuner.stats.words import counted, p_in_words, percent
 
 WIDEST_EQUIVALENCE = 0.10
@@ -74,7 +74,7 @@ def judge(
     minimum_detectable_effect: float,
     objective: str = "p99",
     larger_is_better: bool = False,
-    rho: float | None = None,
+    stakes: Stakes | None = None,
     family: int = 1,
 ) -> Verdict:
     """Judge the differences d = ln(candidate) - ln(baseline) of the protocol's blocks.
@@ -86,7 +86,7 @@ def judge(
             noise and not from these differences.
         objective: names the figure in the sentence.
         larger_is_better: turns the direction round.
-        rho: None for a number of blocks fixed beforehand; else the parameter of the always-valid
+        stakes: None for a number of blocks fixed beforehand; else those of the always-valid
             test (see `tuner.stats.sequential`), which allows a verdict after every block.
         family: number of candidates that are judged in the same blocks. Each gets intervals of
             1 - 0.05 / k and 1 - 0.10 / k (Bonferroni), which hold at once for all of them, so the
@@ -98,9 +98,9 @@ def judge(
 
     def at(level: float) -> PairedEstimate:
         confidence = 1 - level / family
-        if rho is None:
+        if stakes is None:
             return estimate(differences, confidence)
-        return sequential_estimate(differences, rho, confidence)
+        return sequential_estimate(differences, stakes, confidence)
 
     narrow = at(0.10)
     return decide(
@@ -192,9 +192,10 @@ def _reason(
             return f"{inside}; the difference is detectable but below the margin"
         return inside
     if not ratio.is_finite:
+        needed = f"at least {minimum_blocks(ratio.confidence)}"
         return (
             f"{counted(ratio.n, 'block')} cannot give a {100 * ratio.confidence:.3g} % interval: "
-            f"at least {minimum_blocks(ratio.confidence)} are needed"
+            f"{'more' if ratio.always_valid else needed} are needed"
         )
     if ratio.excludes_no_change:
         return (
