@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
 from tuner.goals.goals import Goals
 from tuner.goals.metric import cpu_us_per_request, difference_ln, memory_mib, typical_ln
+from tuner.goals.objective import Objective
 from tuner.judge.scoring import BASELINE, counted_windows, windows_of
+from tuner.judge.whole import WholeArms
 from tuner.measurement.latency import merge
 from tuner.measurement.window import Measurement
 from tuner.record.model import Block, BlockState, Phase, Record
-from tuner.stats.paired import PairedEstimate, estimate
+from tuner.stats.paired import PairedEstimate, estimate, pseudomedians
+from tuner.stats.words import counted
 
 INTERRUPTED = "interrupted"
 """Reason of a block that the user stopped."""
@@ -58,9 +61,17 @@ class PairedBlock:
         """True if the block counts."""
         return not self.reason
 
-    def values(self, reading: Reading) -> tuple[float, float]:
-        """Return the figures of baseline and candidate; NaN for an arm without one."""
-        return math.exp(reading(self.baseline)), math.exp(reading(self.candidate))
+    def values(self, objective: Objective) -> tuple[float, float]:
+        """Return the figures of baseline and candidate; NaN for an arm without one.
+
+        The candidate's is the baseline's times the block's ratio, so that they agree with it. In a
+        block without a ratio it is that of the candidate's own windows.
+        """
+        baseline, candidate = objective.arm_ln(self.baseline), objective.arm_ln(self.candidate)
+        difference = self.difference(objective.difference_ln)
+        if math.isfinite(baseline + difference):
+            candidate = baseline + difference
+        return math.exp(baseline), math.exp(candidate)
 
     def excluded(self) -> tuple[float, float]:
         """Return the shares of excluded requests of baseline and candidate."""
@@ -79,10 +90,25 @@ class Figure:
     unit: str
     """``µs``, ``/s``, ``MiB``, ``s``, ``share`` or empty."""
     baseline: float
-    """Median over blocks of the block's value; NaN where unknown."""
+    """Pseudomedian over blocks of the baseline's value in logarithms; NaN where unknown."""
     candidate: float
+    """``baseline`` times the ratio of ``change``. Without one, both are medians over blocks."""
     change: PairedEstimate | None
     """Ratio with its 95 % interval; None where an arm's figure is zero or unknown."""
+    whole: bool = False
+    """True for a figure of all requests or of the worst starts, which has no interval."""
+
+    @property
+    def ratio(self) -> float:
+        """Ratio candidate / baseline; NaN where an arm's figure is zero or unknown."""
+        if self.change is not None:
+            return self.change.ratio
+        known = self.baseline > 0 and self.candidate > 0
+        return self.candidate / self.baseline if known else math.nan
+
+    def claimed(self, change: PairedEstimate) -> Figure:
+        """Return the figure with another estimate of its ratio."""
+        return replace(self, candidate=self.baseline * change.ratio, change=change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +178,21 @@ def figure_of(
     """Return one figure of every window, of both arms over the used blocks."""
     reading, change = partial(typical_ln, metric=metric), partial(difference_ln, metric=metric)
     return _figure(used, name, unit, reading=reading, change=change, metric=metric)
+
+
+def whole_figures(objective: Objective, whole: WholeArms) -> tuple[Figure, ...]:
+    """Return an objective's figures of all requests and of the worst starts; known ones only."""
+    name, unit = objective.words, objective.unit
+    rows = (
+        (f"{name} of all requests", whole.pooled),
+        (f"{name} of all requests, raw", whole.pooled_raw),
+        (f"{name} of the worst {counted(whole.worst, 'start')}", whole.worst_starts),
+    )
+    return tuple(
+        Figure(row, unit, baseline, candidate, None, whole=True)
+        for row, (baseline, candidate) in rows
+        if math.isfinite(baseline + candidate)
+    )
 
 
 def spectra(blocks: Sequence[PairedBlock]) -> tuple[Spectrum, ...]:
@@ -240,12 +281,16 @@ def _figure(
 ) -> Figure:
     """Return a figure of both arms, by ``metric`` if it may be 0."""
     changes = [block.difference(change) for block in used]
+    levels = [reading(block.baseline) for block in used]
+    if changes and all(map(math.isfinite, (*changes, *levels))):
+        found, baseline = estimate(changes), math.exp(float(pseudomedians(levels)))
+        return Figure(name, unit, baseline, baseline * found.ratio, found)
     return Figure(
         name=name,
         unit=unit,
         baseline=_typical([block.baseline for block in used], reading, metric),
         candidate=_typical([block.candidate for block in used], reading, metric),
-        change=estimate(changes) if changes and all(map(math.isfinite, changes)) else None,
+        change=None,
     )
 
 

@@ -31,8 +31,9 @@ class TrialFigure:
     ratio: float
     """Trial / baseline, estimated from all arms of the search; NaN if it was never measured."""
     low: float
-    """Smallest ratio of a block."""
+    """Smallest ratio of a block, or ``ratio`` if that is smaller."""
     high: float
+    """Largest one, likewise: all arms of the search share in ``ratio``, so it may lie outside."""
     best_so_far: float
     """The best ratio of all complete trials up to this one; NaN before the first."""
     message: str
@@ -138,8 +139,8 @@ def trial_figures(record: Record, goals: Goals) -> tuple[TrialFigure, ...]:
                 state=trial.state,
                 blocks=len(ratios),
                 ratio=ratio,
-                low=ratios[0] if ratios else math.nan,
-                high=ratios[-1] if ratios else math.nan,
+                low=min(ratios[0], ratio) if ratios else math.nan,
+                high=max(ratios[-1], ratio) if ratios else math.nan,
                 best_so_far=best,
                 message=trial.message,
                 second=(

@@ -149,7 +149,7 @@ def too_fine(record: Record, objective: Objective, used: Sequence[PairedBlock]) 
     """Return why the load generator cannot resolve the difference; empty if it can."""
     if objective.unit != "µs":
         return ""
-    arms = [block.values(objective.arm_ln) for block in used]
+    arms = [block.values(objective) for block in used]
     baseline, candidate = (statistics.median(arm) for arm in zip(*arms, strict=True))
     return record.instrument.too_fine(baseline, candidate)
 

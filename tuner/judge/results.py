@@ -22,6 +22,7 @@ from tuner.judge.arms import (
     figures,
     paired_blocks,
     spectra,
+    whole_figures,
 )
 from tuner.judge.checks import findings, sentinel
 from tuner.judge.claimable import AA_DEGREES, ESTIMATED, MEASURED, claimable
@@ -249,7 +250,7 @@ def _evaluate(record: Record) -> StudyResult:
         ),
         looks=_looks(protocol, stands),
         confirm=confirm,
-        figures=_claimed(figures(used, goals), stands) if used else (),
+        figures=_figures(used, goals, stands) if used else (),
         usage=usage(used),
         unread=unread(used, PARTS if record.cores.backend else ("server", "generator")),
         spectra=() if goals.seek else spectra(used),
@@ -294,11 +295,20 @@ def _replication(
     return replication(first, again, objective=objective.words)
 
 
+def _figures(used: Sequence[PairedBlock], goals: Goals, stands: Tally) -> tuple[Figure, ...]:
+    """Return all figures: objectives, then the same over whole arms, then the rest."""
+    found = _claimed(figures(used, goals), stands)
+    blocks = [(block.baseline, block.candidate) for block in used]
+    whole = [row for o in goals.objectives for row in whole_figures(o, whole_arms(o, blocks))]
+    first = len(goals.objectives)
+    return (*found[:first], *whole, *found[first:])
+
+
 def _claimed(found: tuple[Figure, ...], stands: Tally) -> tuple[Figure, ...]:
     """Return the figures, of which the first has the interval and p that the verdict rests on."""
     if stands.verdict is None:
         return found
-    return (replace(found[0], change=stands.verdict.estimate), *found[1:])
+    return (found[0].claimed(stands.verdict.estimate), *found[1:])
 
 
 def _overruled(claim: Judged, void: str) -> Judged:

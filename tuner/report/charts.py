@@ -155,7 +155,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
     goal = study.objective
     blocks: list[ChartRow] = []
     for block in study.used:
-        first, second = block.values(goal.arm_ln)
+        first, second = block.values(goal)
         change = math.exp(block.difference(goal.difference_ln))
         blocks.append(
             {
@@ -228,7 +228,7 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
     points: list[ChartRow] = []
     windows: list[ChartRow] = []
     for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
-        first, second = block.values(goal.arm_ln)
+        first, second = block.values(goal)
         about: ChartRow = {"label": label, "used": str(block.used), "note": block.reason or "used"}
         links.append(about | {"baseline": first, "tuned": second})
         for arm, value, measured in (

@@ -227,7 +227,7 @@ def _beside(entry: Judged | Missing) -> dict[str, Any]:
 def _blocks(study: StudyResult) -> list[dict[str, Any]]:
     rows = []
     for block in study.confirm:
-        baseline, tuned = block.values(study.objective.arm_ln)
+        baseline, tuned = block.values(study.objective)
         excluded = block.excluded()
         rows.append(
             {
@@ -256,6 +256,7 @@ def _figure(entry: Figure) -> dict[str, Any]:
         "baseline": finite(entry.baseline),
         "tuned": finite(entry.candidate),
         **ratio_data(entry.change),
+        "ratio": finite(entry.ratio),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -247,6 +248,22 @@ _STATE_WORDS: dict[TrialState, str] = {
     "infeasible": "infeasible",
     "racing": "unfinished",
 }
+
+
+def scope(study: StudyResult) -> str:
+    """Return for whom the figures hold: rate, CPU share, host; empty without a confirmation."""
+    calibration, windows = study.record.calibration, [w for b in study.used for w in b.baseline]
+    if calibration is None or not windows:
+        return ""
+    record, parts = study.record, []
+    if study.objective.mode == "open" and not study.objective.slo:
+        parts.append(f"at {figure(calibration.rate_per_s, '/s')} ({calibration.rate_source})")
+    busy = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s and w.duration_s > 0]
+    if busy:
+        share = statistics.median(busy) / len(record.cores.server)
+        parts.append(f"with the baseline's cores {figure(share, 'share')} busy")
+    parts.append(f"for {record.server.name} {record.server.version} on {record.host.hostname}")
+    return f"The figures hold for the typical block of {len(study.used)}, {', '.join(parts)}."
 
 
 def limits(study: StudyResult) -> list[str]:

@@ -30,6 +30,7 @@ from tuner.report.facts import (
     limits,
     method_facts,
     protocol_facts,
+    scope,
     search_summary,
 )
 from tuner.report.section import Section, Table
@@ -151,6 +152,7 @@ def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
         "allowed": allowed_trades(study),
         "blocks": _blocks(study),
         "repeated": [b for b in study.record.blocks if b.state in {"invalid", "failed"}],
+        "scope": scope(study),
         "search_summary": search_summary(study),
         "difference": [
             (_line_kind(line, place), line) for place, line in enumerate(study.difference)
@@ -196,7 +198,7 @@ def _titles(sections: Sequence[Section]) -> list[tuple[str, str, object]]:
 def _blocks(study: StudyResult) -> list[dict[str, Any]]:
     rows = []
     for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
-        baseline, tuned = block.values(study.objective.arm_ln)
+        baseline, tuned = block.values(study.objective)
         rows.append(
             {
                 "label": label,

@@ -16,6 +16,7 @@ from tuner.report.facts import (
     limits,
     method_facts,
     protocol_facts,
+    scope,
     search_summary,
 )
 from tuner.report.section import RatioCell, Section, Table
@@ -67,6 +68,7 @@ def render_markdown(
             *drawn.get("outcome", ()),
             plain_table(WANTED_HEAD, wanted_rows(study)),
             _figures(study),
+            plain(scope(study)),
             *(part for each in view.results for part in _section(each, drawn)),
             _changes(study),
             *(part for each in view.further for part in _section(each, drawn)),
@@ -159,7 +161,7 @@ def _blocks(study: StudyResult) -> str:
     objective = study.objective
     rows = []
     for block in study.confirm:
-        first, second = block.values(objective.arm_ln)
+        first, second = block.values(objective)
         rows.append(
             (
                 str(block.index + 1),

@@ -83,7 +83,9 @@ _NOTE = (
 
 
 def _row(study: StudyResult) -> tuple[str, ...]:
-    found, claim = study.estimate, study.figures[0] if study.figures else None
+    found = study.estimate
+    # Over several hosts the ratio is their mean, and the figures are those of one.
+    claim = study.figures[0] if study.figures and not study.hosts else None
     record = study.record
     return (
         record.name,

@@ -25,7 +25,7 @@ def figure_rows(entries: Sequence[Figure]) -> list[tuple[str, ...]]:
             entry.name,
             figure(entry.baseline, entry.unit),
             figure(entry.candidate, entry.unit),
-            ratio(entry.change.ratio) if entry.change else UNKNOWN,
+            ratio(entry.ratio),
             interval(entry.change) if entry.change else UNKNOWN,
             bare_p(entry.change.p_value) if entry.change else UNKNOWN,
         )

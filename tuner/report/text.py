@@ -16,7 +16,7 @@ from tuner.report.contest_tables import (
     ladder_rows,
     published_rows,
 )
-from tuner.report.facts import changes_title
+from tuner.report.facts import changes_title, scope
 from tuner.report.study_tables import (
     BESIDE_HEAD,
     FIGURES_HEAD,
@@ -57,7 +57,7 @@ def _of_study(study: StudyResult, width: float) -> list[_Part]:
     wanted, beside = wanted_rows(study), beside_rows(study)
     return [
         ("", columns(wanted, width=width)),
-        ("", _arms(study, width)),
+        ("", [*_arms(study, width), scope(study)]),
         ("", columns([BESIDE_HEAD, *beside], width=width) if beside else []),
         (changes_title(study), _changes(study)),
         ("", [ablation_sentence(study)]),
@@ -92,7 +92,7 @@ def _arms(study: StudyResult, width: float) -> list[str]:
     shown = [
         entry
         for place, entry in enumerate(study.figures)
-        if place == 0 or entry.name in _ALSO_SHOWN
+        if place == 0 or entry.whole or entry.name in _ALSO_SHOWN
     ]
     rows = [("", *FIGURES_HEAD[1:-1]), *(row[:-1] for row in figure_rows(shown))]
     return columns(rows, width=width) if shown else []
