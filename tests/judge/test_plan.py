@@ -77,7 +77,27 @@ def test_the_blocks_that_fit_do_fit(rate_per_s: float, time_s: float) -> None:
     plan = plan_blocks(Goals.of("p99"), rate_per_s, time_s)
     blocks = Budget(time_s).confirm_blocks(plan)
     cost_s = blocks * plan.confirm.cost_s(2) + 2 * plan.load_points.cost_s(2)
-    assert blocks == 6 or cost_s <= Budget(time_s).confirm_s
+    assert blocks == 6 or cost_s <= Budget(time_s).confirm_s(plan)
+
+
+@given(RATES, TIMES)
+def test_without_a_search_its_time_goes_to_the_confirmation(
+    rate_per_s: float, time_s: float
+) -> None:
+    """Never fewer blocks than with a search, and no more than fit next to calibration."""
+    plan = plan_blocks(Goals.of("p99"), rate_per_s, time_s)
+    alone, shared = Budget(time_s, search=False), Budget(time_s)
+    blocks = alone.confirm_blocks(plan)
+    assert blocks >= shared.confirm_blocks(plan)
+    whole_s = plan.calibration_s + blocks * plan.confirm.cost_s(2) + plan.points_s
+    assert blocks == shared.confirm_blocks(plan) or whole_s <= time_s
+
+
+def test_a_comparison_of_ten_minutes_has_more_blocks_than_a_search_leaves() -> None:
+    """At a usual rate, half as many again at least."""
+    plan = plan_blocks(Goals.of("p99"), 10_000.0, 600.0)
+    blocks = [Budget(600.0, search=search).confirm_blocks(plan) for search in (True, False)]
+    assert blocks[1] >= 1.5 * blocks[0]
 
 
 @given(RATES, TIMES, st.floats(0, 1_000), st.integers(6, 40))

@@ -117,11 +117,12 @@ class Question:
         """
         margin, level = self.goals.margin, self.design.level
         while time_s < _LONGEST_S:
-            blocks = Budget(time_s).confirm_blocks(self.plan_in_time(time_s), self.design)
+            budget = Budget(time_s, self.search)
+            blocks = budget.confirm_blocks(self.plan_in_time(time_s), self.design)
             worth = self.design.worth(blocks)
             if minimum_detectable_effect(sigma_d, worth, margin, level) <= effect:
                 return time_s
-            time_s *= 1.05
+            time_s *= 1.1
         return math.inf
 
     def cuts(self, plan: StudyPlan, time_s: float) -> tuple[str, ...]:

@@ -307,6 +307,10 @@ class Design:
 
 
 FIXED = Design()
+_CONFIRM_SHARE = 0.45
+"""Share of the confirmation in the time of a study with a search."""
+_ALONE_SHARE = 0.9
+"""Share of calibration and confirmation without one; the rest is for repeated blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,15 +318,19 @@ class Budget:
     """Shares of the study's time, from which the phases are cut."""
 
     time_s: float
+    search: bool = True
+    """True if a part of it is for a search."""
 
-    @property
-    def confirm_s(self) -> float:
+    def confirm_s(self, plan: StudyPlan) -> float:
         """Most that the confirmation may take: its blocks and the other load points."""
-        return 0.45 * self.time_s
+        least_s = _CONFIRM_SHARE * self.time_s
+        if self.search:
+            return least_s
+        return max(least_s, _ALONE_SHARE * self.time_s - plan.calibration_s)
 
     def confirm_blocks(self, plan: StudyPlan, design: Design = FIXED) -> int:
         """Most blocks that fit; at least those below which no interval is finite."""
-        rest_s = self.confirm_s - plan.points_s
+        rest_s = self.confirm_s(plan) - plan.points_s
         return max(design.least_blocks, int(rest_s / plan.confirm.cost_s(design.arms)))
 
     def search_s(

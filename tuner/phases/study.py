@@ -224,7 +224,7 @@ def keep_calibration(
         capacity,
         load,
         effect=spec.effect,
-        budget=Budget(spec.time_s),
+        budget=Budget(spec.time_s, spec.search),
         plan=plan,
         design=spec.design,
     )
@@ -252,7 +252,7 @@ def _aa_at(
 ) -> list[Block]:
     plan = _planned(bench, load[0], spec)
     ready = gated(bench, plan, load[0] / capacity.per_s)
-    blocks = spec.design.worth(Budget(spec.time_s).confirm_blocks(plan, spec.design))
+    blocks = spec.design.worth(Budget(spec.time_s, spec.search).confirm_blocks(plan, spec.design))
     limit = math.inf
     if picky:
         limit = largest_sigma(_COARSEST * spec.effect, blocks, spec.design.level)
@@ -262,7 +262,7 @@ def _aa_at(
 def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:
     noises = [found.sigma_d, found.second_sigma_d][: len(bench.goals.objectives)]
     sigmas = [PooledSigma(sigma_d, found.degrees_of_freedom) for sigma_d in noises]
-    margin, budget = bench.goals.margin, Budget(spec.time_s)
+    margin, budget = bench.goals.margin, Budget(spec.time_s, spec.search)
     blocks = planned_blocks(sigmas, spec.effect, budget, plan, spec.design, margin=margin)
     most = "at most " * spec.design.sequential
     bench.progress.note(
