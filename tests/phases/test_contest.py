@@ -13,7 +13,7 @@ from tests.phases.rig import HAND, QUIET, STOCK, rig
 from tuner.errors import HostError
 from tuner.judge.comparison import Comparison, Judged
 from tuner.judge.contest import (
-    arm_figures,
+    arms_figures,
     complete,
     family,
     least_blocks,
@@ -80,10 +80,10 @@ def test_no_difference_is_no_claim() -> None:
     assert claims == []
 
 
-def test_figures_of_an_arm_are_medians_over_blocks() -> None:
+def test_every_arm_has_its_figures() -> None:
     """Every figure is there; none failed; the rate was served."""
     blocks = complete(met().blocks)
-    found = arm_figures(blocks, "one-hand")
+    (found,) = arms_figures(blocks, ["one-hand"])
     assert found.blocks == len(blocks)
     assert found.latency_us["p50"] < found.latency_us["p99"] <= found.latency_us["max"]
     assert (found.error_share, found.missed, found.refused) == (0.0, 0, "")
@@ -101,7 +101,7 @@ def test_an_arm_that_cannot_serve_the_rate_counts_as_it_is() -> None:
     run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
     blocks = complete(made.record().blocks)
     assert len(blocks) == plan.blocks
-    weak, strong = (arm_figures(blocks, arm.label) for arm in ARMS)
+    weak, strong = arms_figures(blocks, [arm.label for arm in ARMS])
     assert weak.latency_us["p99"] > 100 * strong.latency_us["p99"]
 
 

@@ -15,7 +15,7 @@ from tests.phases.rig import HAND, STOCK, rig
 from tests.report.conftest import HOSTILE
 from tests.report.test_browser import CHROMIUM, visit
 from tests.report.test_html import parsed
-from tuner.judge.contest import arm_figures, plan_contest
+from tuner.judge.contest import arms_figures, plan_contest
 from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import StudyResult, evaluate
 from tuner.measurement.resources import ProcessUsage, Resources
@@ -152,7 +152,8 @@ def working(result: ContestResult) -> ContestResult:
 def test_the_backend_has_its_cpu_time_by_request() -> None:
     """The backend's CPU time per request is taken over all windows, since one has few ticks."""
     blocks = [replace(block, windows=tuple(map(worked, block.windows))) for block in met().blocks]
-    assert arm_figures(blocks, "one-hand").backend_cpu_us == pytest.approx(30.0)
+    (found,) = arms_figures(blocks, ["one-hand"])
+    assert found.backend_cpu_us == pytest.approx(30.0)
 
 
 def test_what_was_used_is_drawn_against_the_rate() -> None:

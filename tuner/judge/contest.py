@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tuner.goals.capacity import missed
 from tuner.goals.metric import Metric, error_share, quantile_of, typical_ln
 from tuner.goals.objective import Objective
+from tuner.judge.common_scale import common_scale
 from tuner.judge.comparison import Family, RatioClaim
 from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
 from tuner.judge.scoring import counted_windows
@@ -120,7 +121,7 @@ def plan_contest(
 
 @dataclass(frozen=True, slots=True)
 class ArmFigures:
-    """One arm over all blocks that count: medians over blocks of the typical window."""
+    """One arm over all blocks that count, on one scale with the others (`common_scale`)."""
 
     label: str
     blocks: int
@@ -187,15 +188,21 @@ def complete(blocks: Iterable[Block]) -> list[Block]:
     return [latest[index] for index in sorted(latest)]
 
 
-def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
-    """Return the figures of one arm over the blocks that count."""
+def arms_figures(blocks: Sequence[Block], labels: Sequence[str]) -> tuple[ArmFigures, ...]:
+    """Return the figures of all arms over the blocks that count."""
+    names = [name for name in FIGURES if name != "max"] + ["throughput", "cpu", "memory"]
+    scales = {name: common_scale(blocks, labels, Metric(name)) for name in names}
+    return tuple(_arm_figures(blocks, label, scales) for label in labels)
+
+
+def _arm_figures(
+    blocks: Sequence[Block], label: str, scales: Mapping[str, Mapping[str, float]]
+) -> ArmFigures:
     by_block = [found for found in (counted_windows(block, label) for block in blocks) if found]
     windows = [window for found in by_block for window in found]
 
     def typical(metric: str) -> float:
-        values = [typical_ln(found, Metric(metric).value) for found in by_block]
-        known = [math.exp(value) for value in values if math.isfinite(value)]
-        return statistics.median(known) if known else math.nan
+        return scales[metric].get(label, math.nan)
 
     def longest(window: Measurement) -> float:
         return window.stall_free.max_us

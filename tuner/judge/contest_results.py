@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tuner.goals.constraint import Constraint
 from tuner.judge.climbs import Climb, climbs
 from tuner.judge.comparison import Comparison, Judged
-from tuner.judge.contest import ArmFigures, arm_figures, family
+from tuner.judge.contest import ArmFigures, arms_figures, family
 from tuner.measurement import core_wait
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record
@@ -73,7 +73,7 @@ def contest_result(record: Record, contest: Contest) -> ContestResult:
         climbs(record.blocks, labels, limit, within_s=contest.within_s) if contest.ladder else ()
     )
     rows = contest.published.rows if contest.published else ()
-    arms = tuple(arm_figures(blocks, label) for label in labels)
+    arms = arms_figures(blocks, labels)
     return ContestResult(
         record=record,
         contest=contest,
