@@ -163,12 +163,12 @@ class Fleet:
 
     def _inventory(self, target: str, generator: str) -> Path:
         """Return an inventory with only these two."""
-        told = yaml.safe_load(self.hosts.inventory.read_text(encoding="utf-8"))
+        reported = yaml.safe_load(self.hosts.inventory.read_text(encoding="utf-8"))
         wanted = {"targets": target, "generators": generator}
         for group, host in wanted.items():
-            told[group]["hosts"] = {host: told[group]["hosts"][host]}
+            reported[group]["hosts"] = {host: reported[group]["hosts"][host]}
         path = self.folder / f"{target}.yml"
-        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        path.write_text(yaml.safe_dump(reported), encoding="utf-8")
         return path
 
 

@@ -93,13 +93,13 @@ class Ticker(threading.Thread):
     def run(self):
         """Keep lines until the ticker ends."""
         for line in self.lines or ():
-            told = loads(line)
-            if told["type"] == "stall":
-                self.stalls.append(told["monotonic_ns"])
-            elif told["type"] == "clock":
-                self.steal_s = told["steal_s"]
-                if told["resolution_us"] is not None:
-                    self.resolution_us = max(self.resolution_us, told["resolution_us"])
+            reported = loads(line)
+            if reported["type"] == "stall":
+                self.stalls.append(reported["monotonic_ns"])
+            elif reported["type"] == "clock":
+                self.steal_s = reported["steal_s"]
+                if reported["resolution_us"] is not None:
+                    self.resolution_us = max(self.resolution_us, reported["resolution_us"])
 
 
 def cpu_ns(pid):
@@ -121,11 +121,11 @@ def rss_bytes(pid):
 
 def drain(kept):
     """All that was kept, which is then forgotten."""
-    told = []
+    reported = []
     with contextlib.suppress(IndexError):
         while True:
-            told.append(kept.popleft())
-    return told
+            reported.append(kept.popleft())
+    return reported
 
 
 class Agent:

@@ -135,24 +135,24 @@ class Guard(tuner_guard.Guard):
             self.save(saved)
             self.start_watching()
             wanted = dict(saved["values"], **settings)
-            told = self._hold(saved, wanted)
+            reported = self._hold(saved, wanted)
             saved["applied"] = {name: read(name) for name in wanted}
             saved["deadline"] = now_s() + lease_s
             self.save(saved)
-        return "; ".join(told)
+        return "; ".join(reported)
 
     def _hold(self, saved, wanted):
         """Change all or nothing; what the kernel says against it."""
-        told = []
+        reported = []
         try:
-            told = [words for words in (put(*item) for item in wanted.items()) if words]
+            reported = [words for words in (put(*item) for item in wanted.items()) if words]
         except OSError as error:
             self.put_back(saved, "a setting cannot be written")
             raise GuardError(f"the kernel's settings cannot be written: {error}") from error
-        if told:
+        if reported:
             for name, text in saved["values"].items():
                 put(name, text)
-        return told
+        return reported
 
     def _mine(self, owner, continues):
         saved = self.load()
@@ -195,13 +195,13 @@ class Guard(tuner_guard.Guard):
     def put_back(self, saved, reason):
         """See ``tuner_guard.Guard``."""
         back = [name for name, text in saved["values"].items() if read(name) != text]
-        told = []
+        reported = []
         for name, text in saved["values"].items():
             try:
-                told.append(put(name, text))
+                reported.append(put(name, text))
             except OSError as error:
-                told.append(f"{name}: {error.strerror}")
-        wrong = [words for words in told if words]
+                reported.append(f"{name}: {error.strerror}")
+        wrong = [words for words in reported if words]
         if wrong:
             self.log(f"could not put back: {'; '.join(wrong)} ({reason})")
             raise GuardError(f"could not put back: {'; '.join(wrong)}")

@@ -264,12 +264,12 @@ def test_a_real_server_judges_files_that_are_not_there_yet(tmp_path: Path) -> No
     log = tmp_path / "error.log"
     seen = f"grep -c bogus {main}; {NGINX} -t -c {main} -e {log} -g 'pid {tmp_path}/pid;'"
     try:
-        told = agent.overlaid({str(main): b"events {}\nbogus on;\n"}, ["sh", "-c", seen])
-        if "unavailable" in told:
-            pytest.skip(f"no mount namespaces here: {told['unavailable']}")
-        assert told["said"].startswith("1\n")
-        assert told["code"] != 0
-        assert "bogus" in told["said"]
+        reported = agent.overlaid({str(main): b"events {}\nbogus on;\n"}, ["sh", "-c", seen])
+        if "unavailable" in reported:
+            pytest.skip(f"no mount namespaces here: {reported['unavailable']}")
+        assert reported["said"].startswith("1\n")
+        assert reported["code"] != 0
+        assert "bogus" in reported["said"]
         good = agent.overlaid({str(main): b"events {} # new\n"}, ["sh", "-c", seen])
         assert (good["code"], good["said"][:1]) == (0, "0")
     finally:

@@ -57,7 +57,7 @@ def test_a_response_ends_with_its_last_packet_before_the_next_request() -> None:
     assert found.took_ns.tolist() == [45, 20]
 
 
-def test_connections_are_told_apart_by_the_client_s_port() -> None:
+def test_connections_are_separated_by_the_client_s_port() -> None:
     """Requests that overlap get the responses of their own connections, in the order of sending."""
     found = exchanges(
         savefile(ask(5000, 0), ask(5001, 10), answer(5001, 25), answer(5000, 70)), SERVER

@@ -24,7 +24,7 @@ def search(begins_s: float) -> Block:
     return block(windows, started_unix_s=begun_s, ended_unix_s=begun_s + 10)
 
 
-def test_the_cost_of_a_block_is_told_by_where_it_falls() -> None:
+def test_the_cost_of_a_block_is_split_by_its_parts() -> None:
     """Before its first window, between them, and from the last one to the next block."""
     (cost,) = costs([search(0.0), search(12.0)])
     assert (cost.phase, cost.blocks) == ("search", 2)
@@ -38,5 +38,5 @@ def test_two_workers_at_once_have_twice_the_windows() -> None:
     one, two = [search(0.0)], [search(0.0), search(0.0)]
     assert windows_per_s(two) == 2 * windows_per_s(one)
     assert math.isnan(windows_per_s([]))
-    told = {finding.question: finding.value for finding in judged({"one": one, "two": two})}
-    assert told["two workers / one: windows a second, search"] == 2.0
+    reported = {finding.question: finding.value for finding in judged({"one": one, "two": two})}
+    assert reported["two workers / one: windows a second, search"] == 2.0

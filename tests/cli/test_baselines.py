@@ -26,7 +26,7 @@ def study(tmp_path: Path, baselines: str) -> Path:
     return path
 
 
-def test_the_published_configuration_is_the_file_beside_the_study(tmp_path: Path) -> None:
+def test_the_published_configuration_is_the_file_next_to_the_study(tmp_path: Path) -> None:
     """The file is the first baseline, a further one, or an arm of ``tuner compare``."""
     both = load_study(study(tmp_path, "[stock, published]"))
     assert read_baselines(both, SPACE) == [STOCK, THEIRS]
@@ -37,7 +37,7 @@ def test_the_published_configuration_is_the_file_beside_the_study(tmp_path: Path
         read_configuration("published", SPACE)
 
 
-def test_what_was_published_and_has_no_parameter_is_told(tmp_path: Path) -> None:
+def test_what_was_published_and_has_no_parameter_is_reported(tmp_path: Path) -> None:
     """By the file's own list, or as a setting that the space does not know; the rest holds."""
     defined = study(tmp_path, "published")
     lost = "  no_such_setting: 3\nnot_carried:\n  - 'use epoll: what Nginx chooses anyway'\n"

@@ -176,10 +176,10 @@ def test_a_definition_error_names_file_and_line() -> None:
         ((), ""),
     ],
 )
-def test_who_is_interrupted_is_told_how_to_go_on_where_that_can_be_done(
+def test_an_interrupted_command_prints_how_to_resume_where_possible(
     words: tuple[str, ...], way: str
 ) -> None:
     """Only commands that take --resume name it."""
-    told = resume_command(words)
-    assert told.endswith(way)
-    assert bool(told) == bool(way)
+    reported = resume_command(words)
+    assert reported.endswith(way)
+    assert bool(reported) == bool(way)

@@ -226,7 +226,7 @@ def test_a_run_without_a_valid_block_is_the_hosts_failure(
     assert not any("planned blocks" in warning for warning in contest["warnings"])
 
 
-def test_a_run_whose_arms_have_met_goes_on_without_what_it_gave_up(
+def test_a_run_with_common_blocks_resumes_without_what_it_gave_up(
     tuner: Tuner, host: SimulatedHost
 ) -> None:
     """A new arm in half of the blocks would be compared with nothing."""
@@ -266,7 +266,7 @@ def test_what_cannot_be_run_is_answered_before_anything_starts(
     assert host.deployments == 0
 
 
-def test_the_list_of_experiments_tells_what_they_are_and_how_long_they_take(tuner: Tuner) -> None:
+def test_the_list_of_experiments_has_their_subjects_and_times(tuner: Tuner) -> None:
     """For people and for scripts."""
     said = tuner("studies").out
     assert "https-proxy-500" in said

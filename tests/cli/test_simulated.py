@@ -381,7 +381,7 @@ def test_compare_needs_two_configurations(tuner: Tuner, host: SimulatedHost) -> 
     assert host.windows == 0
 
 
-def test_measure_tells_figures_without_a_claim(tuner: Tuner, host: SimulatedHost) -> None:
+def test_measure_prints_figures_without_a_claim(tuner: Tuner, host: SimulatedHost) -> None:
     """Stall-free and raw, of every window."""
     done = tuner("measure", "hand", "--time", "10s", "--rate", "600", "--quiet")
     assert done.code == 0
@@ -444,7 +444,7 @@ def test_a_measurement_without_a_valid_window_says_why(tuner: Tuner, host: Simul
     assert "'mine' is a measurement, which cannot be resumed" in again.err
 
 
-def test_studies_tells_the_kind_of_each_record(
+def test_studies_prints_the_kind_of_each_record(
     tuner: Tuner, done: Path, host: SimulatedHost
 ) -> None:
     """A study, a measurement with its figures, and a comparison."""

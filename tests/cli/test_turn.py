@@ -243,7 +243,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_anything(
     assert local.claims() == []
 
 
-def test_a_file_in_the_place_of_the_folder_is_told(tuner: Tuner, host: SimulatedHost) -> None:
+def test_a_file_in_the_place_of_the_folder_is_reported(tuner: Tuner, host: SimulatedHost) -> None:
     """The same way."""
     Path("studies").write_text("")
     done = tuner("optimize", *SHORT, "--name", "mine")

@@ -84,7 +84,7 @@ def test_published_configurations_are_read_by_their_spaces(name: str) -> None:
             equalise(configuration, bound, merged(shipped_rules(), found.alike))
 
 
-def test_a_published_setting_without_a_parameter_is_told_and_the_rest_is_carried_over() -> None:
+def test_a_published_setting_without_a_parameter_is_reported_and_the_rest_is_carried_over() -> None:
     """``auto`` is as many workers as the server has cores."""
     configuration, lost = load_configuration("https-proxy-500", space_of("nginx/proxy"))
     values: dict[str, Value] = configuration.values
@@ -153,7 +153,7 @@ def test_a_rate_is_as_published_where_every_arm_can_serve_it() -> None:
     assert scaled_rate(500, 10_000, "wanted")[1].startswith("as wanted, ")
 
 
-def test_a_rule_settles_parameters_and_is_told_in_words() -> None:
+def test_a_rule_settles_parameters_and_is_described() -> None:
     """A rule sets its parameters; its description names those that the space lacks."""
     rules = read_rules(
         parse_yaml(

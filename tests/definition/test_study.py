@@ -117,11 +117,11 @@ def test_several_baselines_the_first_is_the_studys(tmp_path: Path) -> None:
     text = "workload: static\nbaseline: [distro, mine.yaml, published]\npublished: blog.yaml\n"
     study = load(tmp_path, text)
     assert study.baseline == "distro"
-    assert study.beside == (str(tmp_path / "mine.yaml"), "published")
+    assert study.others == (str(tmp_path / "mine.yaml"), "published")
     assert study.published == str(tmp_path / "blog.yaml")
     assert load(tmp_path, yaml.safe_dump(study.as_dict())) == study
     given = load(tmp_path, text, baseline=["stock", "hand"])
-    assert (given.baseline, given.beside) == ("stock", ("hand",))
+    assert (given.baseline, given.others) == ("stock", ("hand",))
 
 
 @pytest.mark.parametrize(

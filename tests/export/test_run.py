@@ -69,7 +69,7 @@ def test_an_arm_that_differs_by_case_is_there_for_each() -> None:
     assert names == {"one-stock", "one-hand", "one-stock-4KB", "one-hand-4KB"}
 
 
-def test_the_list_tells_machine_time_version_and_verdicts(results: Path) -> None:
+def test_the_list_has_machine_time_version_and_verdicts(results: Path) -> None:
     """For runs what was shown of each pair, for studies their sentence; and its own limits."""
     text = (results / "README.md").read_text(encoding="utf-8")
     assert "## run" in text

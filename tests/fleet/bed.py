@@ -414,14 +414,14 @@ def _inventory(made: Bed) -> None:
         "ansible_ssh_common_args": known,
         "ansible_python_interpreter": "/usr/bin/python3",
     }
-    told = {
+    reported = {
         "all": {"vars": variables},
         **{
             group: {"hosts": {name: {"ansible_host": made[name].address} for name in members}}
             for group, members in made.groups.items()
         },
     }
-    made.inventory.write_text(yaml.safe_dump(told))
+    made.inventory.write_text(yaml.safe_dump(reported))
 
 
 def _network() -> str:
@@ -436,13 +436,13 @@ def _network() -> str:
 
 
 def _listens(namespace: str, address: str) -> bool:
-    told = subprocess.run(
+    reported = subprocess.run(
         ["ip", "netns", "exec", namespace, "ss", "-Hltn", "sport", "=", ":22"],
         capture_output=True,
         text=True,
         check=False,
     )
-    return address in told.stdout or "0.0.0.0:22" in told.stdout
+    return address in reported.stdout or "0.0.0.0:22" in reported.stdout
 
 
 def _key(path: Path) -> None:

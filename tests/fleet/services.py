@@ -124,8 +124,8 @@ class Service:
         connection = http.client.HTTPConnection(host.address, self.port, timeout=5)
         try:
             connection.request("GET", path, headers={"Host": self.name})
-            told = connection.getresponse()
-            return str(told.status), str(told.headers), told.read().decode()
+            reported = connection.getresponse()
+            return str(reported.status), str(reported.headers), reported.read().decode()
         except (OSError, http.client.HTTPException):
             return "", "", ""
         finally:

@@ -72,9 +72,9 @@ def test_become_goes_through_sudo() -> None:
 def test_a_password_is_refused_with_the_way_out() -> None:
     """A measurement cannot wait at a prompt."""
     host = Host("web", {"ansible_password": "secret"})
-    with pytest.raises(DefinitionError, match="ansible_ssh_private_key_file") as told:
+    with pytest.raises(DefinitionError, match="ansible_ssh_private_key_file") as reported:
         host.command("id", control_path="")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(reported.value)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_what_is_wrong_names_file_and_group(tmp_path: Path, text: str, words: st
     """Before anything is started."""
     path = tmp_path / "hosts.yml"
     path.write_text(text)
-    with pytest.raises(DefinitionError, match=words) as told:
+    with pytest.raises(DefinitionError, match=words) as reported:
         read_inventory(str(path))
-    assert str(path) in str(told.value)
+    assert str(path) in str(reported.value)
 
 
 def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
@@ -105,15 +105,15 @@ def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
 
 def test_apply_needs_no_generator() -> None:
     """An inventory without generators is enough for ``apply``, which offers no load."""
-    told = {"targets": {"hosts": ["web"]}, "_meta": {"hostvars": {}}}
-    assert parse_inventory(told, "x", generators=False).target.name == "web"
+    reported = {"targets": {"hosts": ["web"]}, "_meta": {"hostvars": {}}}
+    assert parse_inventory(reported, "x", generators=False).target.name == "web"
 
 
 def test_facts_of_another_host_are_those_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module returns the facts of ``local.facts``, and the paths of programs."""
-    told = functions_of("tuner_facts", monkeypatch)["found"](["sh"], None)
-    assert local.host_facts(told) == local.facts()
-    assert told["programs"]["sh"]
+    reported = functions_of("tuner_facts", monkeypatch)["found"](["sh"], None)
+    assert local.host_facts(reported) == local.facts()
+    assert reported["programs"]["sh"]
 
 
 def test_sockets_of_a_killed_tuner_are_removed(
@@ -126,7 +126,7 @@ def test_sockets_of_a_killed_tuner_are_removed(
     left = [tmp_path / f"tuner-ssh-{pid}-x" for pid in (ended.pid, os.getppid())]
     for folder in left:
         folder.mkdir()
-    told = {"targets": {"hosts": ["web"]}, "_meta": {"hostvars": {}}}
-    Connections(parse_inventory(told, "x", generators=False)).close()
+    reported = {"targets": {"hosts": ["web"]}, "_meta": {"hostvars": {}}}
+    Connections(parse_inventory(reported, "x", generators=False)).close()
     assert [folder.exists() for folder in left] == [False, True]
     assert list(tmp_path.iterdir()) == left[1:]

@@ -179,8 +179,8 @@ def test_a_server_is_measured_with_playbooks_alone(
     assert not (tmp_path / "collected").exists()
     assert administrator.plays("collect") > 0
     assert administrator.plays("collect") == 0
-    told = (tmp_path / "collected" / "load" / "windows.jsonl").read_text().splitlines()
-    windows = [line for line in map(json.loads, told) if line["type"] == "window"]
+    reported = (tmp_path / "collected" / "load" / "windows.jsonl").read_text().splitlines()
+    windows = [line for line in map(json.loads, reported) if line["type"] == "window"]
     assert [window["id"] for window in windows] == ["w"]
     assert windows[0]["completed"] > 50, windows[0]
     assert (tmp_path / "collected" / "web" / "stalls.jsonl").read_text()

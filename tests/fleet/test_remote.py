@@ -39,10 +39,10 @@ def test_one_configuration_is_measured_from_another_host(pair: Bed, tmp_path: Pa
     options = ("--rate", "500", "--time", "4s", "--name", "look", "--json")
     done = tuner(tmp_path, "measure", "stock", "--inventory", str(pair.inventory), *options)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["capacity_per_s"] > 0
-    assert told["windows"]
-    for window in told["windows"]:
+    reported = json.loads(done.stdout)
+    assert reported["capacity_per_s"] > 0
+    assert reported["windows"]
+    for window in reported["windows"]:
         assert window["completed_per_s"] > 0
         assert window["protocol"] == "http/1.1"
         assert not window["errors"]

@@ -60,9 +60,9 @@ def recorded(study: Path) -> list[tuple[str, str]]:
     """Return each host and what was done, from the report's JSON."""
     done = tuner(study, "report", "mine", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)["applied"]
-    assert all(MAIN in entry["files"] for entry in told)
-    return [(entry["host"], entry["what"]) for entry in told]
+    reported = json.loads(done.stdout)["applied"]
+    assert all(MAIN in entry["files"] for entry in reported)
+    return [(entry["host"], entry["what"]) for entry in reported]
 
 
 def master(host: BedHost) -> str:

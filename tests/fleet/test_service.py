@@ -124,8 +124,8 @@ def test_a_full_disk_stops_a_change_and_not_its_way_back(web: BedHost, services:
     try:
         fill(filler)
         guard = "/var/lib/tuner/guard.py"
-        told = json.loads(web.run("python3", guard, "/var/lib/tuner", "restore"))
-        assert told == {"restored": [MAIN]}
+        reported = json.loads(web.run("python3", guard, "/var/lib/tuner", "restore"))
+        assert reported == {"restored": [MAIN]}
         with pytest.raises(HostError, match=r"service\.yml failed: web"):
             services.change(target(web), change(web))
     finally:

@@ -36,10 +36,10 @@ def trio() -> Iterator[Bed]:
 @pytest.fixture
 def inventory(trio: Bed, tmp_path: Path) -> Path:
     """The hosts as that user reaches them."""
-    told = yaml.safe_load(trio.inventory.read_text())
-    told["all"]["vars"] |= {"ansible_user": USER, "ansible_become": True}
+    reported = yaml.safe_load(trio.inventory.read_text())
+    reported["all"]["vars"] |= {"ansible_user": USER, "ansible_become": True}
     path = tmp_path / "hosts.yml"
-    path.write_text(yaml.safe_dump(told))
+    path.write_text(yaml.safe_dump(reported))
     return path
 
 

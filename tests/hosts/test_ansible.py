@@ -85,7 +85,7 @@ def test_stopping_leaves_no_process_and_no_file(lab: NginxLab) -> None:
     assert not lab.deployer.instances_dir.exists()
 
 
-def test_workers_whose_master_was_killed_are_stopped_too(lab: NginxLab) -> None:
+def test_workers_of_a_killed_master_are_stopped_too(lab: NginxLab) -> None:
     """They carry no path and have another parent by then, but the folder they were started in."""
     state = lab.deployer.deploy([lab.spec("baseline", local.free_ports(1)[0])])["baseline"]
     master, *workers = state.pids
@@ -219,13 +219,13 @@ def test_where_one_command_fails_the_others_do_not_go_on(
 def test_the_module_is_documented(lab: NginxLab) -> None:
     """``ansible-doc`` reads it, with every option that it takes."""
     program = Path(sys.executable).parent / "ansible-doc"
-    told = subprocess.run(
+    reported = subprocess.run(
         [str(program), "-t", "module", "-M", str(LIBRARY), "tuner_instances"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert "timeout_s" in told
+    assert "timeout_s" in reported
     assert lab.server.name == "nginx"
 
 

@@ -270,9 +270,9 @@ def hostile_host(folder: Path) -> dict[str, object]:
 )
 def test_a_host_is_not_called_like_a_pattern(name: str) -> None:
     """Ansible would select other hosts by it; the message names it, and where it stands."""
-    told = {"targets": {"hosts": [name]}, "_meta": {"hostvars": {name: {}}}}
+    reported = {"targets": {"hosts": [name]}, "_meta": {"hostvars": {name: {}}}}
     with pytest.raises(DefinitionError, match=r"--inventory.*cannot be the name of a host"):
-        parse_inventory(told, "hosts.yml", generators=False)
+        parse_inventory(reported, "hosts.yml", generators=False)
 
 
 @pytest.mark.parametrize("position", range(18))
@@ -284,9 +284,9 @@ def test_a_host_is_not_called_like_code(position: int, tmp_path: Path) -> None:
 
 def test_a_host_is_not_called_like_a_group() -> None:
     """The name would select the group's hosts."""
-    told = {"targets": {"hosts": ["web", "db"]}, "web": {"hosts": ["other"]}}
+    reported = {"targets": {"hosts": ["web", "db"]}, "web": {"hosts": ["other"]}}
     with pytest.raises(DefinitionError, match="'web' is the name of a host and of a group"):
-        parse_inventory(told, "hosts.yml", generators=False)
+        parse_inventory(reported, "hosts.yml", generators=False)
 
 
 def test_ssh_takes_no_address_for_an_option() -> None:

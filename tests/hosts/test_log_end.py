@@ -10,16 +10,16 @@ from tuner.hosts.inventory import Host
 from tuner.hosts.log_end import MOST_BYTES, log_end
 
 
-def test_a_long_log_is_told_from_a_whole_line_on(tmp_path: Path) -> None:
+def test_a_long_log_is_quoted_from_a_whole_line_on(tmp_path: Path) -> None:
     """And a short one from its beginning."""
     log = tmp_path / "error.log"
     log.write_bytes(b"first\nlast\n")
     assert log_end(str(log)) == b"first\nlast\n"
     line = b"x" * 99 + b"\n"
     log.write_bytes(line * 1000)
-    told = log_end(str(log))
-    assert told == line * (len(told) // 100)
-    assert MOST_BYTES - 200 < len(told) <= MOST_BYTES
+    reported = log_end(str(log))
+    assert reported == line * (len(reported) // 100)
+    assert MOST_BYTES - 200 < len(reported) <= MOST_BYTES
 
 
 def test_only_a_plain_file_is_read(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_only_a_plain_file_is_read(tmp_path: Path) -> None:
         assert log_end(str(tmp_path / name)) == b""
 
 
-def test_another_host_tells_the_same(tmp_path: Path) -> None:
+def test_another_host_gives_the_same(tmp_path: Path) -> None:
     """Through the agent, as over SSH."""
     log = tmp_path / "error.log"
     log.write_bytes(b"\xff words\n")

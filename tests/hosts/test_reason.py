@@ -89,9 +89,9 @@ def test_each_kind_of_failure_has_its_reason(control: Playbooks, tmp_path: Path)
     (tmp_path / "playbooks" / "all.yml").write_text(yaml.safe_dump([play], sort_keys=False))
     played = Playbooks(control.work, {"targets": {"hosts": hosts}}).play("all.yml", {})
     for name, (_, words) in TASKS.items():
-        told = played.failed[name.replace(" ", "-")].partition(": ")[2]
-        assert words in told, name
-        assert "deserialization" not in told
+        reported = played.failed[name.replace(" ", "-")].partition(": ")[2]
+        assert words in reported, name
+        assert "deserialization" not in reported
     assert "Connection refused" in played.failed["gone"]
     assert played.unreachable == {"gone"}
 

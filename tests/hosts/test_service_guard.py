@@ -174,7 +174,7 @@ def test_without_systemd_an_environment_is_not_set(guard: Guarded) -> None:
     assert guard.change({}, unit=guard.unit())["failed"].startswith(words)
 
 
-def test_who_missed_the_restoration_is_told(guard: Guarded) -> None:
+def test_missed_restorations_are_reported(guard: Guarded) -> None:
     """The target put the files back by itself: what was measured since does not count."""
     before = guard.texts()
     guard.change({"main": "one"}, lease_s=1.0)

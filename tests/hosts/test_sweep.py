@@ -64,7 +64,7 @@ def never(_: local.Claim) -> None:
     pytest.fail("no other host is concerned")
 
 
-def test_what_was_started_is_stopped_and_told(tmp_path: Path, start: Start) -> None:
+def test_what_was_started_is_stopped_and_reported(tmp_path: Path, start: Start) -> None:
     """By its recorded identity; lab, work folder and claim go with it."""
     server = start(tmp_path / "studies" / "dead" / "lab" / "instances" / "a")
     left = dead(tmp_path, server.pid)

@@ -67,15 +67,15 @@ def window(
     """Return one short window, judged against what the workload asks."""
     asked = replace(served.workload.wire, **wire)  # type: ignore[arg-type]
     workload = replace(served.workload, wire=asked, connections=4)
-    told: list[RawWindow] = []
+    reported: list[RawWindow] = []
 
     def keep(raw: RawWindow) -> Next:
-        told.append(raw)
+        reported.append(raw)
         return Next()
 
     spec = WindowSpec("00-one", "one", mode, 400.0, 1, 0.1, 0.5)
     generator.run(WindowPlan(workload, (served.endpoint,), (spec,)), keep)
-    return measure(told[0], None, GATES, asked)
+    return measure(reported[0], None, GATES, asked)
 
 
 def native() -> NativeGenerator:

@@ -191,7 +191,7 @@ def test_what_only_looks_like_it_is_left_in_peace(tmp_path: Path, before: str, a
     assert rules(tmp_path, GOOD.replace(before, after, 1).replace("8192", "16384")) == []
 
 
-def test_two_on_one_line_are_both_told(tmp_path: Path) -> None:
+def test_two_on_one_line_are_both_reported(tmp_path: Path) -> None:
     """Two findings of one rule link to the page of their own directive each."""
     text = GOOD.replace("tcp_nopush on;", "timer_resolution 1s; lingering_close off;")
     first, second = findings(tmp_path, text)

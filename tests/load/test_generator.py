@@ -181,15 +181,15 @@ def run(
     case: Case, *windows: WindowSpec, after: Callable[[RawWindow], Next] = go
 ) -> list[RawWindow]:
     """Return the windows in the order in which the generator reported them."""
-    told: list[RawWindow] = []
+    reported: list[RawWindow] = []
 
     def keep(raw: RawWindow) -> Next:
-        told.append(raw)
+        reported.append(raw)
         return after(raw)
 
     plan = WindowPlan(case.workload, (case.one, case.other, case.failing), windows)
     case.generator.run(plan, keep)
-    return told
+    return reported
 
 
 class TestLoadGenerator:
@@ -203,28 +203,28 @@ class TestLoadGenerator:
             case.spec(1, case.other),
             case.spec(1, case.one),
         ]
-        told = run(case, *wanted)
-        assert [(w.window_id, w.instance) for w in told] == [
+        reported = run(case, *wanted)
+        assert [(w.window_id, w.instance) for w in reported] == [
             (w.window_id, w.instance) for w in wanted
         ]
-        starts = [w.started_unix_s for w in told]
+        starts = [w.started_unix_s for w in reported]
         assert all(b - a >= DURATION_S for a, b in pairwise(starts))
 
     @TIMED
     def test_every_request_has_its_three_times_and_an_outcome(self, case: Case) -> None:
         """Intended ascending within the window, then written, then completed; nothing lost."""
         (raw,) = run(case, case.spec(0, case.one))
-        told = samples(raw)
-        count = len(told.intended_ns)
+        reported = samples(raw)
+        count = len(reported.intended_ns)
         assert count == raw.offered
         assert abs(count - RATE_PER_S * DURATION_S) < 5 * (RATE_PER_S * DURATION_S) ** 0.5
-        assert (np.diff(told.intended_ns) >= 0).all()
-        assert told.intended_ns[0] >= 0
-        assert told.intended_ns[-1] < DURATION_S * 1e9
-        answered = told.outcome == 0
+        assert (np.diff(reported.intended_ns) >= 0).all()
+        assert reported.intended_ns[0] >= 0
+        assert reported.intended_ns[-1] < DURATION_S * 1e9
+        answered = reported.outcome == 0
         assert raw.completed == answered.sum()
-        assert (told.written_ns >= told.intended_ns)[answered].all()
-        assert (told.completed_ns > told.written_ns)[answered].all()
+        assert (reported.written_ns >= reported.intended_ns)[answered].all()
+        assert (reported.completed_ns > reported.written_ns)[answered].all()
 
     def test_a_window_is_valid_and_has_its_latencies(self, case: Case) -> None:
         """A window is valid; without a stall rule its stall-free latencies are the raw ones."""
@@ -268,8 +268,8 @@ class TestLoadGenerator:
         def drop(raw: RawWindow) -> Next:
             return Next(drop=("other",) if raw.window_id == "00-other" else ())
 
-        told = [w.window_id for w in run(case, *windows, after=drop)]
-        assert told == ["00-one", "00-other", "01-one", "02-one"]
+        reported = [w.window_id for w in run(case, *windows, after=drop)]
+        assert reported == ["00-one", "00-other", "01-one", "02-one"]
 
     def test_an_instance_that_is_not_there_cannot_be_dropped(self, case: Case) -> None:
         """Dropping an unknown instance raises an error that names it."""
@@ -325,15 +325,15 @@ class TestLoadGenerator:
     def test_nobody_listening_is_an_error_not_a_hang(self, case: Case) -> None:
         """Every request fails."""
         nobody = Endpoint("nobody", f"127.0.0.1:{local.free_ports(1)[0]}")
-        told: list[RawWindow] = []
+        reported: list[RawWindow] = []
 
         def keep(raw: RawWindow) -> Next:
-            told.append(raw)
+            reported.append(raw)
             return Next()
 
         case.generator.run(WindowPlan(case.workload, (nobody,), (case.spec(0, nobody),)), keep)
-        assert told[0].completed == 0
-        assert measure(told[0], None, Gates(samples_needed=0)).bad
+        assert reported[0].completed == 0
+        assert measure(reported[0], None, Gates(samples_needed=0)).bad
 
     def test_it_has_a_name_for_the_report(self, case: Case) -> None:
         """With a version where there is one."""

@@ -85,7 +85,7 @@ def test_a_refused_question_is_an_error_with_the_answer(tmp_path: Path) -> None:
         generator(tmp_path, "echo 'no such CPU' >&2; exit 2").stalls(0.1)
 
 
-def test_the_plan_is_what_the_generator_is_told(tmp_path: Path) -> None:
+def test_the_plan_is_what_the_generator_receives(tmp_path: Path) -> None:
     """One JSON line: cores, ticker, requests, instances and windows."""
     script = f"""read -r plan; printf '%s' "$plan" > {tmp_path}/plan; echo '{{"type":"end"}}'"""
     generator(tmp_path, script).run(PLAN, go)
@@ -137,7 +137,7 @@ def test_patterns_of_arrivals_are_in_the_plan(tmp_path: Path) -> None:
     assert made["windows"][0]["instants_file"].endswith("00-one.instants")
 
 
-def test_tls_and_handshakes_are_read_as_far_as_they_are_told() -> None:
+def test_tls_and_handshakes_are_read_as_far_as_they_are_reported() -> None:
     """A window line of a generator that knows TLS, and of one that does not."""
     summary = {"count": 3, "p50_us": 400.0, "p99_us": 900.0}
     line = {

@@ -90,11 +90,11 @@ def test_an_empty_histogram_prints_nan_and_is_empty() -> None:
 
 def test_the_hook_and_the_text_agree_and_become_a_histogram() -> None:
     """Counts lie between ranks; nothing is counted twice."""
-    told = read_report(REPORT, read_spectra(TEXT))
-    counts = told.corrected.counts()
+    reported = read_report(REPORT, read_spectra(TEXT))
+    counts = reported.corrected.counts()
     assert counts.values_ns.tolist() == [300_000, 900_000, 20_000_000, 1_200_000_000, 1_300_000_000]
     assert counts.counts.tolist() == [1, 49, 40, 9, 1]
-    assert told.service.counts().counts.sum() == 100
+    assert reported.service.counts().counts.sum() == 100
 
 
 def test_two_accounts_that_differ_are_both_refused() -> None:
@@ -109,10 +109,10 @@ def test_two_accounts_that_differ_are_both_refused() -> None:
 def test_errors_are_counted_by_kind_and_spoil_the_latencies() -> None:
     """wrk2 keeps failed requests among the others, so none of them are believed."""
     errors = {"connect": 0, "read": 3, "write": 0, "status": 7, "timeout": 2}
-    told = read_report({**REPORT, "errors": errors}, read_spectra(TEXT))
-    assert told.errors == {"reset": 3, "status_over_399": 7}
-    assert told.timeouts == 2
-    assert told.corrected.ranks == ()
+    reported = read_report({**REPORT, "errors": errors}, read_spectra(TEXT))
+    assert reported.errors == {"reset": 3, "status_over_399": 7}
+    assert reported.timeouts == 2
+    assert reported.corrected.ranks == ()
 
 
 @pytest.mark.parametrize(
@@ -163,16 +163,16 @@ def window(folder: Path, program: str, mode: Mode = "open") -> RawWindow:
     path = folder / "wrk2"
     path.write_text(f"#!/bin/sh\n{program}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    told: list[RawWindow] = []
+    reported: list[RawWindow] = []
 
     def keep(raw: RawWindow) -> Next:
-        told.append(raw)
+        reported.append(raw)
         return Next()
 
     generator = Wrk2Generator(CoreSplit((0,), (0,), (), shared=True), path)
     plan = WindowPlan(WORKLOAD, (Endpoint("one", "127.0.0.1:1"),), (replace(SPEC, mode=mode),))
     generator.run(plan, keep)
-    return told[0]
+    return reported[0]
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def test_no_request_that_a_stall_touched_is_kept(
     """However wrong the difference is within its bound: what the true spans exclude is excluded."""
     intended = np.arange(0, SECOND, MS, dtype=np.int64)
     true = (start_ms * MS, (start_ms + length_ms) * MS)
-    told = (true[0] + WINDOW[0] + ahead_ns, true[1] + WINDOW[0] + ahead_ns)
-    spans = aligned([told], ClockOffset(ahead_ns + wrong_ns, 20 * MS), WINDOW[0])
+    reported = (true[0] + WINDOW[0] + ahead_ns, true[1] + WINDOW[0] + ahead_ns)
+    spans = aligned([reported], ClockOffset(ahead_ns + wrong_ns, 20 * MS), WINDOW[0])
     assert not (
         excluded(intended, [true], StallRule()) & ~excluded(intended, spans, StallRule())
     ).any()

@@ -227,7 +227,7 @@ def test_a_window_knows_its_round(round_: int, instance: str) -> None:
     assert found.round == round_
 
 
-def told(values_us: list[int], counts: list[int]) -> Histogram:
+def reported(values_us: list[int], counts: list[int]) -> Histogram:
     """Return a histogram whose service times are half its latencies."""
     values = np.array(values_us, np.int64) * 1_000
     weights = np.array(counts, np.int64)
@@ -236,7 +236,7 @@ def told(values_us: list[int], counts: list[int]) -> Histogram:
 
 def test_a_histogram_has_raw_latencies_and_no_stall_free_ones() -> None:
     """A histogram gives raw latencies only: no send lag, and nothing is excluded."""
-    raw = replace(raw_window(), samples=told([100, 400, 9_000], [980, 15, 5]))
+    raw = replace(raw_window(), samples=reported([100, 400, 9_000], [980, 15, 5]))
     found = measure(raw, None, Gates(samples_needed=1_000))
     assert found.valid
     assert (found.raw.count, found.raw.p50_us, found.raw.p99_us) == (1_000, 100, 400)
@@ -251,14 +251,14 @@ def test_a_histogram_has_raw_latencies_and_no_stall_free_ones() -> None:
 
 def test_no_stall_rule_is_applied_to_a_histogram() -> None:
     """A stall rule on a histogram raises ValueError, since a histogram has no instants."""
-    raw = replace(raw_window(), samples=told([100], [100]))
+    raw = replace(raw_window(), samples=reported([100], [100]))
     with pytest.raises(ValueError, match="needs instants"):
         measure(raw, StallRule(), GATES)
 
 
 def test_a_busy_generator_whose_lag_nobody_knows_is_not_believed() -> None:
     """A lag that was not measured proves nothing."""
-    raw = replace(raw_window(), samples=told([100], [100]), generator_busy_share=0.95)
+    raw = replace(raw_window(), samples=reported([100], [100]), generator_busy_share=0.95)
     found = measure(raw, None, GATES)
     assert "could not keep up" in found.invalid[0]
     assert not found.bad

@@ -134,7 +134,7 @@ def test_the_lab_touches_nothing_of_the_host(tmp_path: Path) -> None:
         "example.com",
     ):
         assert gone not in text
-    told = "\n".join(notes)
+    reported = "\n".join(notes)
     for words in (
         "the workload has no password",
         "the workload has no certificate",
@@ -145,7 +145,7 @@ def test_the_lab_touches_nothing_of_the_host(tmp_path: Path) -> None:
         "requests to shop.example.com use TLS",
         "1 other servers and 1 other sites are not",
     ):
-        assert words in told
+        assert words in reported
 
 
 def test_the_users_upstreams_are_asked_where_wished(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ SOCKETS = """\
 """
 
 
-def test_connections_are_kept_beside_websockets(folder: Path) -> None:
+def test_connections_are_kept_next_to_websockets(folder: Path) -> None:
     """A map's word for requests that upgrade nothing is changed, and HTTP/1.1 is not."""
     for word, other in (("$connection_upgrade", "''  \"\";"), ('"upgrade"', "'' close;")):
         site = SITE.replace("proxy_set_header Host $host;", "")

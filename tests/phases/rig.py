@@ -80,7 +80,7 @@ class Rig:
     wanted: Mapping[str, Any] = field(default_factory=dict)
     """More of the definition: slo, constraint, choose."""
     baseline: Configuration = STOCK
-    beside: tuple[Configuration, ...] = ()
+    others: tuple[Configuration, ...] = ()
     exclusive: bool = False
     names: tuple[str, ...] = ()
     """Of the baselines, as the user gave them."""
@@ -107,7 +107,7 @@ class Rig:
                 named = {**header.definition, "baseline": list(self.names)}
                 header = replace(header, definition=named)
             store = Store.create(self.storage, header, self.host.clock)
-            for configuration in (self.baseline, *self.beside):
+            for configuration in (self.baseline, *self.others):
                 store.add_configuration(self.host.describe(configuration))
             self.begun = True
             return store
@@ -141,7 +141,7 @@ class Rig:
             gates=SATURATION_GATES,
             seed=self.host.seed,
             clock=self.host.clock,
-            beside=self.beside,
+            others=self.others,
             exclusive=self.exclusive,
         )
 

@@ -241,7 +241,7 @@ def test_a_smaller_difference_keeps_to_all_that_the_study_wants(wanted: dict[str
     assert found.is_over
 
 
-def test_of_two_objectives_the_one_that_was_gained_tells_what_a_change_is_worth() -> None:
+def test_of_two_objectives_the_one_that_was_gained_decides_the_worth_of_a_change() -> None:
     """A winner that only saves memory: by latency none of its changes would matter."""
 
     def saves(values: Mapping[str, Value]) -> Effect:

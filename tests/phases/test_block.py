@@ -420,7 +420,7 @@ def test_a_dropped_instance_is_measured_no_more_and_the_reason_is_kept() -> None
     assert sum(w.instance == "c1" for w in block.windows) in (2, 3)
 
 
-def test_a_block_whose_candidates_all_left_is_over() -> None:
+def test_a_block_without_candidates_is_over() -> None:
     """The baseline is not measured for its own sake."""
     made = rig()
     block = run_block(made.bench(), spec(HAND), lambda _: {"c1": "hopeless"})
@@ -459,7 +459,7 @@ def test_stalls_of_one_arm_make_a_claims_block_invalid() -> None:
     assert "they depend on what is measured" in block.reason
 
 
-def test_a_study_that_keeps_stalls_is_not_asked_whose_they_are() -> None:
+def test_a_study_that_keeps_stalls_is_not_asked_for_their_arms() -> None:
     """Without the rule nothing is left out, so nothing can favour an arm; spans are kept."""
     made = rig()
     made.host = OneArmStalls(stalls=SimulatedStalls(), most_samples=2_000)

@@ -192,7 +192,7 @@ class Busy(SimulatedGenerator):
         SimulatedGenerator(self.host).run(plan, busy)
 
 
-def test_a_generator_that_is_the_bottleneck_is_told() -> None:
+def test_a_generator_that_is_the_bottleneck_is_reported() -> None:
     """The server can do more than was measured; the calibration warns of it."""
     made = rig()
     found = calibrate(replace(made.bench(), generator=Busy(made.host)), made.spec).calibration

@@ -87,9 +87,9 @@ def test_a_capacity_is_sought_by_one_rule_for_both_arms() -> None:
         assert len({round(w.rate_per_s) for w in block.windows}) > len(block.windows) / 3
     assert not blocks(record, "load-points"), "the windows themselves tell how latency grows"
     assert record.protocol.stall_rule == StallRule().at(0.8), "one rule for all rates"
-    told = {finding.code for finding in result.findings}
-    assert "stall-shares" in told
-    assert not {"order-effect", "variance-shares"} & told, "windows differ on purpose"
+    reported = {finding.code for finding in result.findings}
+    assert "stall-shares" in reported
+    assert not {"order-effect", "variance-shares"} & reported, "windows differ on purpose"
     assert "rates" in charts(result)
     assert not {"p99", "throughput"} & {entry.name for entry in result.figures}, "rates differ"
 
@@ -132,8 +132,8 @@ def test_a_constraint_keeps_the_search_within_and_is_confirmed() -> None:
     assert claim.found.high <= 1.1
     for text in (render_html(result), render_markdown(result), "\n".join(result_lines(result))):
         assert "held" in text
-    (told,) = as_data(result, data_dir("studies"))["constraints"]
-    assert (told["constraint"], told["state"]) == (limit, "held")
+    (reported,) = as_data(result, data_dir("studies"))["constraints"]
+    assert (reported["constraint"], reported["state"]) == (limit, "held")
 
 
 def test_what_violates_a_constraint_is_not_confirmed_however_good_it_is() -> None:
@@ -181,11 +181,11 @@ def test_of_several_finalists_one_that_keeps_to_the_constraints_is_named() -> No
         assert block.instances[1].digest == modest.digest
 
 
-def test_optuna_is_told_of_the_excess_over_a_constraint() -> None:
+def test_optuna_receives_the_excess_over_a_constraint() -> None:
     """Each trial in the record has the excess over its constraint, at most 0 if feasible."""
     made, _ = study(constraint=["memory <= 1.05x baseline"])
-    told = optuna.load_study(study_name=NAME, storage=made.storage).trials
-    values = [t.constraints["memory <= 1.05x baseline"] for t in told if len(t.constraints) > 1]
+    reported = optuna.load_study(study_name=NAME, storage=made.storage).trials
+    values = [t.constraints["memory <= 1.05x baseline"] for t in reported if len(t.constraints) > 1]
     assert min(values) <= 0 < max(values)
 
 
@@ -236,9 +236,9 @@ def test_two_objectives_give_a_front_and_a_verdict_each() -> None:
     assert any(trial.digest == result.candidate for trial in ahead)
     assert all(not (a.ratio < b.ratio and a.second < b.second) for a in ahead for b in ahead)
     assert {"front", "effect"} <= charts(result).keys()
-    told = optuna.load_study(study_name=NAME, storage=made.storage)
-    assert len(told.directions) == 2
-    assert told.best_trials
+    reported = optuna.load_study(study_name=NAME, storage=made.storage)
+    assert len(reported.directions) == 2
+    assert reported.best_trials
     html = render_html(result)
     assert "The front" in html
     assert "adjusted p" in render_markdown(result)

@@ -48,13 +48,13 @@ def test_a_noisier_host_lets_claim_less() -> None:
     assert effects[0] < 0.10 < effects[-1]
 
 
-def test_the_share_that_stalls_touch_is_told() -> None:
+def test_the_share_that_stalls_touch_is_reported() -> None:
     """A host without stalls has none."""
     assert measured().touched_share == 0
     assert measured(stalls=SimulatedStalls(per_s=4.0, mean_us=2_000.0)).touched_share > 0.02
 
 
-def test_a_host_on_which_no_block_is_valid_is_told_why() -> None:
+def test_a_host_on_which_no_block_is_valid_gets_the_reason() -> None:
     """After a second attempt at a lower rate, and without an endless repetition."""
     # The capacity has six windows; everything after it fails.
     made = rig(truth=all_the_same, faults=Faults(failing=range(6, 10_000)))

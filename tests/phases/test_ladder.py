@@ -67,7 +67,7 @@ def test_the_knee_is_where_the_simulated_server_bends() -> None:
         assert knee.low <= knee.per_s <= knee.high
 
 
-def test_the_highest_rate_within_the_limit_is_below_the_capacity_and_tells_arms_apart() -> None:
+def test_the_highest_rate_within_the_limit_is_below_the_capacity_and_separates_arms() -> None:
     """Twice the capacity, twice the rate; both were found between rates that were offered."""
     found = climb_of(climbed())
     weak, strong = found["weak"].holds, found["strong"].holds

@@ -62,8 +62,10 @@ def test_a_time_that_holds_no_verdict_is_said_to_be_too_short() -> None:
     """The study takes the least time that a verdict needs."""
     made = rig(time_s=20.0)
     made.run()
-    told = "it does not fit into 20 s; this is the least for a verdict, with no other load points"
-    assert told in made.progress.notes
+    reported = (
+        "it does not fit into 20 s; this is the least for a verdict, with no other load points"
+    )
+    assert reported in made.progress.notes
 
 
 def test_a_study_that_fits_has_its_full_plan_and_no_word_about_cuts() -> None:

@@ -34,7 +34,7 @@ def record() -> Record:
 def refusal(record: Record, tmp_path: Path) -> Callable[[Callable[[Any], None]], str]:
     """Return a function that gives the message for the record after a change of its JSON."""
 
-    def told(change: Callable[[Any], None]) -> str:
+    def reported(change: Callable[[Any], None]) -> str:
         data = json.loads(json.dumps(msgspec.to_builtins(record)))
         change(data)
         path = tmp_path / "record.json"
@@ -48,7 +48,7 @@ def refusal(record: Record, tmp_path: Path) -> Callable[[Callable[[Any], None]],
         assert len(words) < 800
         return words.removeprefix(f"{path}: ")
 
-    return told
+    return reported
 
 
 def first(data: Any, key: str) -> Any:
@@ -193,14 +193,14 @@ def test_a_histogram_that_unpacks_to_gigabytes_is_refused(refusal: Callable[...,
     packed += b"".join(packer.compress(bytes(1 << 20)) for _ in range(128)) + packer.flush()
     text = base64.b64encode(struct.pack(">II", 0x1C849314, len(packed)) + packed).decode()
     change = placed("blocks", ..., "windows", ..., "raw", "hdr", value=text)
-    told = ""
+    reported = ""
 
     def read() -> None:
-        nonlocal told
-        told = refusal(change)
+        nonlocal reported
+        reported = refusal(change)
 
     memory_mib, _ = _peak_and_time(read)
-    assert "longer than one can be" in told
+    assert "longer than one can be" in reported
     assert memory_mib < 250
 
 

@@ -37,8 +37,8 @@ SPACES = [name for name in spaces() if name.startswith("nginx/")]
 
 def bind(name: str) -> Space:
     """Return a space for the Nginx that is installed."""
-    told = subprocess.run([str(NGINX), "-v"], capture_output=True, text=True, check=True).stderr
-    version = told.partition("/")[2].split()[0]
+    reported = subprocess.run([str(NGINX), "-v"], capture_output=True, text=True, check=True).stderr
+    version = reported.partition("/")[2].split()[0]
     return load_space(
         name, server_cores=2, server_version=tuple(int(part) for part in version.split("."))
     )

@@ -34,7 +34,7 @@ def test_a_page_is_made_without_altair_in_its_own_process() -> None:
     assert done.stdout.split() == ["False", "True"]
 
 
-def test_what_fails_there_is_told_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_there_is_reported_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the other process's own words."""
     monkeypatch.delitem(sys.modules, "altair")
     with pytest.raises(HostError, match="No module named 'nowhere'"):

@@ -108,7 +108,7 @@ def met(first: str = "one-stock", second: str = "one-hand", text: str = "words")
     return evaluated(replace(record, contest=contest, notes=(text,), command=text))
 
 
-def test_claims_are_told_in_a_sentence_for_each_pair() -> None:
+def test_claims_are_in_a_sentence_for_each_pair() -> None:
     """A sentence for each pair states the gains with their sizes, and what is equal."""
     (line,) = brief(met())
     assert line.startswith("one-hand against one-stock: better in p50 (−2")

@@ -34,7 +34,7 @@ def shared() -> StudyResult:
     return evaluate(recorded())
 
 
-def test_every_host_has_a_row_and_figures_say_whose_they_are() -> None:
+def test_every_host_has_a_row_and_figures_name_their_host() -> None:
     """Verdict, ratio and blocks of each, escaped; the claim counts hosts and not blocks."""
     text = render_markdown(shared())
     assert "By its own blocks it is better on each of 3 hosts." in text
@@ -59,7 +59,7 @@ def test_the_page_is_drawn(tmp_path: Path) -> None:
     assert "effect" in seen.drawn
 
 
-def test_a_host_whose_blocks_bear_no_claim_has_no_say_in_that_of_all() -> None:
+def test_a_host_without_a_claim_does_not_count_in_that_of_all() -> None:
     """A host with too many invalid blocks is left out of the claim over all, with the reason."""
     record = recorded()
     first = next(b for b in record.blocks if b.host == "a" and b.phase == "confirm")

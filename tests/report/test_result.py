@@ -167,7 +167,7 @@ def test_a_report_with_a_foreign_tool_says_that_all_latencies_are_raw(record: Re
     facts = dict(method_facts(study))
     assert facts["Load"] == "wrk2: ±1 ms, includes the tool's own oversleep"
     assert facts["Answers"] == "checked for statuses over 399 only"
-    assert facts["Stall rule"].startswith("off: wrk2 tells of no single request")
+    assert facts["Stall rule"].startswith("off: wrk2 reports no single requests")
     assert any(limit.startswith("Every latency is raw") for limit in limits(study))
     assert "all latencies are raw" in render_html(study)
 
@@ -240,7 +240,7 @@ def test_an_unfinished_confirmation_gives_no_verdict_but_its_figures(study: Stud
     assert result.figures
 
 
-def test_the_search_figure_stands_beside_the_confirmed_one(study: Studies) -> None:
+def test_the_search_figure_stands_next_to_the_confirmed_one(study: Studies) -> None:
     """Shrinkage holds the mean of the trial's losses and the confirmed ratio."""
     result = study("inconclusive")
     shrinkage = result.shrinkage
@@ -348,9 +348,9 @@ def test_a_gain_of_server_and_kernel_is_of_both_together(record: Records) -> Non
     kernel = replace(
         found, configurations={**found.configurations, candidate: replace(tuned, values=more)}
     )
-    told = evaluate(kernel)
-    assert told.changes[-1].name == "net.core.somaxconn"
-    own = len(told.changes) - 1
+    reported = evaluate(kernel)
+    assert reported.changes[-1].name == "net.core.somaxconn"
+    own = len(reported.changes) - 1
     said = f"{own} changes of {found.server.name} and 1 of the host's kernel: the gain is of all"
-    assert any(said in warning for warning in told.warnings)
+    assert any(said in warning for warning in reported.warnings)
     assert not any("host's kernel" in warning for warning in evaluate(found).warnings)

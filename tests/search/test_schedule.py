@@ -110,7 +110,7 @@ def test_a_look_that_no_noise_explains_wins_at_once() -> None:
     assert found.number == 0
 
 
-def test_the_noise_of_a_look_is_what_repeated_looks_tell() -> None:
+def test_the_noise_of_a_look_is_that_of_repeated_looks() -> None:
     """The noise of a look comes from repeated looks; one disturbed look changes little."""
     rng = seeds.rng(21)
     trials = [trial(n, rng.normal(n, 0.1, 4).tolist()) for n in range(100)]

@@ -55,7 +55,7 @@ def test_version_and_modules_are_read_from_its_own_words() -> None:
         ("nginx version: nginx/1.29.0 (x)", "1.29.0"),
     ],
 )
-def test_relatives_of_nginx_tell_a_version_too(words: str, version: str) -> None:
+def test_relatives_of_nginx_print_a_version_too(words: str, version: str) -> None:
     """OpenResty, mainline."""
     assert nginx.parse_build(words, "nginx").version == version
 

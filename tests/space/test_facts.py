@@ -105,8 +105,8 @@ def test_what_is_missing_leaves_a_parameter_out(
 ) -> None:
     """A left-out parameter has its reason, and one that the workload does not use is apart."""
     space = load(tmp_path, f"p: {{type: boolean, default: off, requires: {requires}}}\n", facts)
-    told = dict(space.left_out) | dict(space.unused)
-    assert told["p"].startswith(reason)
+    reported = dict(space.left_out) | dict(space.unused)
+    assert reported["p"].startswith(reason)
     assert ("p" in dict(space.unused)) == reason.startswith("is for")
 
 

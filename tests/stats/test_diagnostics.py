@@ -108,7 +108,7 @@ def test_drifting_effect_raises_slope() -> None:
     assert not slope_over_time(-0.2 + noise).raised
 
 
-def test_starts_that_settle_differently_are_told() -> None:
+def test_starts_that_settle_differently_are_reported() -> None:
     """Differences between starts advise more blocks; noise between windows does not."""
     rng = np.random.default_rng(3)
     starts, windows = rng.normal(0, 0.1, (16, 1)), rng.normal(0, 0.1, (16, 4))
@@ -156,7 +156,7 @@ def test_leave_one_out_figure_by_hand() -> None:
     assert not finding.raised
 
 
-def test_unequal_stalls_are_told() -> None:
+def test_unequal_stalls_are_reported() -> None:
     """A rule that always cuts more from one arm is noticed; equal shares with noise are not."""
     rng = np.random.default_rng(4)
     baseline = rng.uniform(0.02, 0.06, 12)
@@ -221,7 +221,7 @@ def test_unequal_stalls_by_hand() -> None:
     assert unequal_stalls_p([[0.03, 0.03]] * 8) == 1.0
 
 
-def test_bootstrap_agrees_on_clear_cases_and_tells_close_calls() -> None:
+def test_bootstrap_agrees_on_clear_cases_and_reports_close_calls() -> None:
     """About as wide as the exact interval; silent below 20 blocks; raised where they differ."""
     rng = np.random.default_rng(9)
     clear = rng.normal(-0.1, 0.05, 24)
@@ -240,7 +240,7 @@ def test_bootstrap_agrees_on_clear_cases_and_tells_close_calls() -> None:
     assert wider.figure == pytest.approx(1.0, abs=0.25)
 
 
-def test_a_drifting_or_disturbed_baseline_is_told() -> None:
+def test_a_drifting_or_disturbed_baseline_is_reported() -> None:
     """The sentinel of the search: its slope by block, and blocks that other arms contradict."""
     steady = np.random.default_rng(10).normal(4.0, 0.05, 20)
     assert not baseline_drift(steady).raised

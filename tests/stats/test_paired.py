@@ -146,7 +146,7 @@ def test_many_blocks_agree_with_the_normal_approximation(n: int) -> None:
 
 
 @given(untied)
-def test_interval_and_test_tell_the_same(d: list[float]) -> None:
+def test_interval_and_test_agree(d: list[float]) -> None:
     """Without ties, the 95 % interval leaves out a ratio of 1 exactly when p is at most 5 %."""
     result = estimate(d)
     assert result.excludes_no_change == (result.p_value <= 0.05)

@@ -124,7 +124,7 @@ def test_stopping_at_equivalence_is_safe(studies: int, tolerance: Tolerance) -> 
     assert stops(d, tuned_stakes(0.04, 20), Margin(0.05)).equivalent <= tolerance.most(0.05)
 
 
-def test_cost_beside_the_fixed_design(studies: int, tolerance: Tolerance) -> None:
+def test_cost_against_the_fixed_design(studies: int, tolerance: Tolerance) -> None:
     """With 1.8 times the fixed number of blocks as its most, it finds as much: 80 % at least.
 
     It stops earlier in most studies: at a gain a half larger than planned for, before the fixed

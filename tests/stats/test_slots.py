@@ -85,6 +85,6 @@ def test_a_biased_slot_raises_the_warning() -> None:
     assert "more blocks" in finding.message
 
 
-def test_fixed_slots_tell_nothing() -> None:
+def test_fixed_slots_show_nothing() -> None:
     """Arms that keep their slots raise no warning: slots and arms cannot be separated."""
     assert not slot_effect(np.arange(12.0), [[0, 1]] * 12).raised

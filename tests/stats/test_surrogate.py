@@ -41,7 +41,7 @@ def fitted(rng: np.random.Generator, count: int) -> tuple[Surrogate, FloatArray]
 
 @settings(max_examples=10)
 @given(st.integers(0, 2**32 - 1))
-def test_what_was_not_measured_is_known_better_than_a_look_would_tell(seed: int) -> None:
+def test_what_was_not_measured_is_known_better_than_a_single_look_would_show(seed: int) -> None:
     """Fifty looks at others say more of a configuration than one at itself."""
     rng = seeds.rng(seed)
     surrogate, measured = fitted(rng, 50)

@@ -133,7 +133,7 @@ def test_two_workers_share_a_search_and_confirm_on_both_hosts(storage: Storage) 
     assert [host.name for host in study.hosts.hosts] == ["a", "b"]
     assert {h.verdict.kind for h in study.hosts.hosts if h.verdict} == {VerdictKind.BETTER}
     assert study.verdict is study.hosts.verdict
-    assert any("2 hosts tell little of others" in text for text in study.warnings)
+    assert any("2 hosts show little of others" in text for text in study.warnings)
 
 
 def test_several_hosts_stand_in_the_report_and_its_json(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_an_abandoned_block_is_ended_and_its_slow_worker_discards_the_rest(
     assert (block.state, block.reason, len(block.windows)) == ("failed", "interrupted", 1)
 
 
-def test_a_block_whose_windows_arrive_is_left_alone(storage: Storage) -> None:
+def test_a_block_with_arriving_windows_is_left_alone(storage: Storage) -> None:
     """Every window renews the lease."""
     one, other, clock = pair(storage)
     made = simulated(1)
@@ -441,11 +441,11 @@ def test_a_database_that_crashes_under_running_workers_loses_nothing() -> None:
             store = joined(url, host, made, say=said[host].append)
             add = store.add_window
 
-            def told(block: int, window: Any) -> None:
+            def reported(block: int, window: Any) -> None:
                 add(block, window)
                 kept.add((block, window.window_id))
 
-            store.add_window = told  # type: ignore[method-assign]
+            store.add_window = reported  # type: ignore[method-assign]
             try:
                 run_study(made.bench(store), made.spec)
             except BaseException as error:  # noqa: BLE001 - the test sees it

@@ -144,11 +144,11 @@ def test_a_wrong_password_is_said_without_it(server: Database) -> None:
 def test_a_password_on_the_command_line_is_refused_with_the_ways_out() -> None:
     """A process list would show it; in the environment it is taken."""
     url = "postgresql+psycopg://me:hunter2@127.0.0.1:1/x"
-    told = CliRunner().invoke(command, ["x", "--storage", url]).exception
-    assert isinstance(told, DefinitionError)
-    assert "TUNER_STORAGE" in str(told)
-    assert "PGPASSFILE" in str(told)
-    assert "hunter2" not in str(told)
+    reported = CliRunner().invoke(command, ["x", "--storage", url]).exception
+    assert isinstance(reported, DefinitionError)
+    assert "TUNER_STORAGE" in str(reported)
+    assert "PGPASSFILE" in str(reported)
+    assert "hunter2" not in str(reported)
     taken = CliRunner().invoke(command, ["x"], env={"TUNER_STORAGE": url}).exception
     assert isinstance(taken, StoreError)
     assert "cannot be opened" in str(taken)

@@ -220,7 +220,7 @@ class TestStore:
         assert numbers == [0, 1, 2]
         assert [b.number for b in store.record().blocks] == numbers
 
-    def test_a_trial_ends_as_told(self, store: Store, reopen: Callable[[], Store]) -> None:
+    def test_a_trial_ends_as_requested(self, store: Store, reopen: Callable[[], Store]) -> None:
         """A trial keeps its state and message; its losses come from the windows."""
         number = new_trial(store)
         assert store.record().trials[0].state == "racing"
@@ -235,7 +235,7 @@ class TestStore:
         assert trial.digest == HAND.digest
         assert trial.losses == {block: pytest.approx(-0.693, abs=1e-3)}
 
-    def test_what_a_block_told_is_worked_out_once(
+    def test_the_figures_of_a_block_are_computed_once(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """However often the record is read: the k-th proposal must not pay for k blocks again."""
@@ -257,7 +257,7 @@ class TestStore:
             assert len(store.record().trials[0].losses) == index + 1
         assert len(worked_out) == blocks
 
-    def test_what_a_block_told_so_far_changes_with_its_windows(self, store: Store) -> None:
+    def test_the_figures_of_a_running_block_change_with_its_windows(self, store: Store) -> None:
         """Only one that has ended is not looked at again."""
         number = new_trial(store)
         block = store.open_block("search", 0, 7, planned("baseline", "c1", trial=number))

@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_samples() -> None:
         (Faults(starved={1}), "could not keep up", False),
     ],
 )
-def test_faults_strike_where_they_are_told_to(faults: Faults, words: str, bad: bool) -> None:
+def test_faults_strike_where_requested(faults: Faults, words: str, bad: bool) -> None:
     """A fault affects its window and no other."""
     found = windows(SimulatedHost(faults=faults, noise=SILENT), count=3)
     assert [w.valid for w in found] == [True, False, True]

@@ -26,8 +26,8 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
         "baseline": ", ".join(
             f"{name} ({configuration.digest})"
             for name, configuration in zip(
-                (definition.baseline, *definition.beside),
-                (found.baseline, *found.beside),
+                (definition.baseline, *definition.others),
+                (found.baseline, *found.others),
                 strict=True,
             )
         ),

@@ -24,7 +24,7 @@ class StudySpace:
 
     space: Space
     baseline: Configuration
-    beside: tuple[Configuration, ...]
+    others: tuple[Configuration, ...]
     """Further baselines."""
     own: OwnServer | None = None
     """The user's own server, if its configuration is given."""
@@ -56,8 +56,8 @@ def bind(found: Resolved) -> StudySpace:
     if definition.layer:
         space, kernel = _with_kernel(found, space, facts)
     space.searched(definition.allow)
-    baseline, *beside = read_baselines(definition, space)
-    return StudySpace(space, baseline, tuple(beside), own, kernel, notes)
+    baseline, *others = read_baselines(definition, space)
+    return StudySpace(space, baseline, tuple(others), own, kernel, notes)
 
 
 def _with_kernel(found: Resolved, space: Space, facts: SpaceFacts) -> tuple[Space, KernelState]:
@@ -74,7 +74,7 @@ def read_baselines(definition: StudyDefinition, space: Space) -> list[Configurat
     Raises:
         DefinitionError: two of them are the same configuration on this server.
     """
-    names = [definition.baseline, *definition.beside]
+    names = [definition.baseline, *definition.others]
     found = [read_configuration(name, space, definition.published) for name in names]
     for place, configuration in enumerate(found):
         first = found.index(configuration)
@@ -108,7 +108,7 @@ def read_configuration(name_or_path: str, space: Space, published: str = "") -> 
 
 def published_notes(definition: StudyDefinition, space: Space) -> tuple[str, ...]:
     """Return notes on published settings that the baseline ``published`` lacks."""
-    if PUBLISHED not in (definition.baseline, *definition.beside):
+    if PUBLISHED not in (definition.baseline, *definition.others):
         return ()
     _, lost = carried_over(Path(definition.published), space)
     return tuple(f"not carried over from the published configuration: {text}" for text in lost)

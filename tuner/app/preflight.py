@@ -38,7 +38,7 @@ class Preflight:
     space: Space
     goals: Goals
     baseline: Configuration
-    beside: tuple[Configuration, ...]
+    others: tuple[Configuration, ...]
     """Further baselines in the same blocks."""
     generator: LoadGenerator
     notes: tuple[str, ...]
@@ -58,7 +58,7 @@ class Preflight:
     def design(self) -> Design:
         """Design of the confirmation."""
         definition = self.definition
-        return Design(definition.finalists, definition.sequential, len(definition.beside))
+        return Design(definition.finalists, definition.sequential, len(definition.others))
 
     @property
     def leaves_out_stalls(self) -> bool:
@@ -95,7 +95,7 @@ def preflight(
         space=bound.space,
         goals=found.definition.goals,
         baseline=bound.baseline,
-        beside=bound.beside,
+        others=bound.others,
         generator=generator,
         notes=_notes(found, bound, generator, watch=watch),
         backend=found.premises.detect_backend(found.server) if found.workload.backend else None,

@@ -61,7 +61,7 @@ def open_bench(
     if isinstance(found.own, InPlaceServer):
         lease_s, service = service_lease_s(found.definition), found.premises.service()
         with service.lent(folder, found.server.name, found.own.socket, lease_s) as lent:
-            for configuration in (found.baseline, *found.beside):
+            for configuration in (found.baseline, *found.others):
                 store.add_configuration(describe(found, configuration))
             bench = _bench(found, lent, lent.ground(found.server.binary), progress, store)
             yield replace(bench, exclusive=True), _spec(found)
@@ -83,7 +83,7 @@ def open_bench(
         ground, backend = _with_backend(found, lab, ground)
         found, ground = _with_certificate(found, ground, lab.work)
         # Not in create_store, because a study may have been killed in between.
-        for configuration in (found.baseline, *found.beside):
+        for configuration in (found.baseline, *found.others):
             store.add_configuration(describe(found, configuration))
         bench = _bench(found, lab, ground, progress, store, others=others)
         yield replace(bench, backend_pids=backend), _spec(found)
@@ -226,7 +226,7 @@ def _bench(
         seed=found.definition.seed,
         clock=time.time,
         pause=time.sleep,
-        beside=found.beside,
+        others=found.others,
         read_counters=lab.read_counters,
         read_log=lab.read_log,
         address=lab.address,

@@ -125,7 +125,7 @@ def _create(
     definition = load_study(
         study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
     )
-    definition = replace(definition, finalists=1, beside=())
+    definition = replace(definition, finalists=1, others=())
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"compare-{definition.name}"))
     turn.take_turn(STUDIES / definition.name, definition.inventory, progress)

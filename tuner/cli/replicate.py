@@ -110,7 +110,7 @@ def _create(
         {**first.record.definition, **options.overrides(given), "storage": None, "seed": None},
     )
     definition = replace(
-        definition, name=as_name or free_name(f"{name}-replica"), finalists=1, beside=()
+        definition, name=as_name or free_name(f"{name}-replica"), finalists=1, others=()
     )
     turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
     found = preflight(definition)

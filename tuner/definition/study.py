@@ -93,7 +93,7 @@ class StudyDefinition:
     """True if the confirmation may stop early, by an always-valid test."""
     finalists: int = 1
     """Number of the search's best configurations to confirm in the same blocks."""
-    beside: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     """Further baselines in the same blocks, in the notation of ``baseline``."""
     published: str = ""
     """File of the configuration for the baseline ``published``; empty without one."""
@@ -142,7 +142,7 @@ class StudyDefinition:
             "slo": self.slo or None,
             "constraint": list(self.constraint),
             "choose": self.choose or None,
-            "baseline": [self.baseline, *self.beside] if self.beside else self.baseline,
+            "baseline": [self.baseline, *self.others] if self.others else self.baseline,
             "trials": self.trials,
             "time": self.time_s,
             "rate": self.rate_per_s,
@@ -215,7 +215,7 @@ def load_study(
     keys = read_yaml(file).mapping(optional=_KEYS)
     for key in ("space", "workload", "baseline", "published", "layer", "inventory"):
         if key in keys:
-            keys[key] = _beside(keys[key], file.parent)
+            keys[key] = _next_to(keys[key], file.parent)
     for key in ("config", "root"):
         if key in keys:
             keys[key] = replace(keys[key], content=str(file.parent / keys[key].text()))
@@ -255,9 +255,9 @@ def _is_file(text: str) -> bool:
     return text.endswith((".yaml", ".yml"))
 
 
-def _beside(node: Node, folder: Path) -> Node:
+def _next_to(node: Node, folder: Path) -> Node:
     if isinstance(node.content, tuple):
-        return replace(node, content=tuple(_beside(item, folder) for item in node.content))
+        return replace(node, content=tuple(_next_to(item, folder) for item in node.content))
     text = node.text()
     if not _is_file(text):
         return node
@@ -296,7 +296,7 @@ def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinit
         stalls=keys["stalls"].one_of(STALLS) if "stalls" in keys else EXCLUDE,
         sequential=_sequential(keys["sequential"], goals) if "sequential" in keys else False,
         finalists=_finalists(keys["finalists"], goals) if "finalists" in keys else 1,
-        beside=baselines[1:],
+        others=baselines[1:],
         published=published,
         force=_names(keys["force"]) if "force" in keys else (),
         layer=_layer(keys["layer"]) if "layer" in keys else "",

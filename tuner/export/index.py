@@ -24,7 +24,7 @@ _SMALL = """\
 **What a machine of {cores} shared cores can show:** which of several configurations is better
 *there*, because they run side by side, freshly started, in random order, within the same minutes.
 What it cannot show is what a server does on hardware of its own: load generator, server and
-backends share so few cores, and a hypervisor takes them away at times. A short run has few blocks,
+backends share a few cores, and a hypervisor takes them away at times. A short run has few blocks,
 so *nothing shown* means that it was too short for the difference, not that there is none. Run it
 again on your own machine.
 """

@@ -1,8 +1,8 @@
 """Ansible's folder for temporary files on a host, and the removal of what killed playbooks left.
 
-Ansible removes its files when a task ends. Killed, it leaves them in ``~/.ansible/tmp``, where
-nothing tells them from those of the user's own playbooks. tuner's playbooks have a folder of their
-own, whose old entries are removed when the agent next starts there.
+Ansible removes its files when a task ends. A killed Ansible leaves them in ``~/.ansible/tmp``,
+among those of the user's own playbooks. tuner's playbooks therefore have a separate folder, and the
+agent removes its old entries when it next starts there.
 
 The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
 """
@@ -25,8 +25,8 @@ _DEAD_S = 3_600.0
 def sweep() -> None:
     """Remove the files of playbooks that were killed on this host.
 
-    It is done as the account that logged in, whose folder it is: with root's rights, a link there
-    could lead to files of others.
+    It runs as the account that logged in and owns the folder: with root's rights, a link
+    there could lead to files of others.
     """
     with contextlib.suppress(OSError, KeyError, ValueError):
         user, group = os.geteuid(), os.getegid()

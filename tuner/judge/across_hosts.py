@@ -200,7 +200,7 @@ def _notes(hosts: Sequence[HostResult], across: AcrossHosts | None) -> tuple[str
         k = len(across.hosts)
         if k < FEW_HOSTS:
             notes.append(
-                f"{k} hosts tell little of others: the interval rests on {k - 1} degree"
+                f"{k} hosts show little of others: the interval rests on {k - 1} degree"
                 f"{'s' * (k != 2)} of freedom; measure on more hosts"
             )
         notes += [

@@ -11,12 +11,11 @@ import numpy as np
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals
 from tuner.judge.arms import PairedBlock
-from tuner.judge.comparison import Family, Judged, withdrawn
+from tuner.judge.comparison import Family, Judged, stepwise, withdrawn
 from tuner.judge.limits import LimitFound, LimitState, limit_found
 from tuner.judge.outcome import overruled
 from tuner.judge.whole import contradiction, whole_arms
 from tuner.record.model import Calibration, Protocol
-from tuner.stats.family import jointly
 from tuner.stats.power import LEVEL
 from tuner.stats.verdict import Verdict, VerdictKind
 from tuner.words.figures import UNKNOWN, figure
@@ -122,11 +121,7 @@ def objective_claims(
     if protocol.evidence == "whole":
         whole = whole_arms(goals.second, [(block.baseline, block.candidate) for block in used])
         verdict = withdrawn(verdict, contradiction(goals.second, whole, claim.margin))
-    both = jointly((first.verdict, verdict), differences)
-    return tuple(
-        Judged(each.claim, verdict, p)
-        for each, (verdict, p) in zip((first, second), both, strict=True)
-    )
+    return stepwise((first, replace(second, verdict=verdict)), differences)
 
 
 def together(

@@ -98,15 +98,25 @@ class Family:
             )
             for claim, row in known
         ]
-        if simultaneous:
-            p_values = holm([verdict.estimate.p_value for verdict in verdicts])
-            adjusted = tuple(zip(verdicts, p_values, strict=True))
-        else:
-            adjusted = jointly(verdicts, [row for _, row in known])
-        return tuple(
+        p_values = holm([verdict.estimate.p_value for verdict in verdicts])
+        judged = tuple(
             Judged(claim, verdict, p)
-            for (claim, _), (verdict, p) in zip(known, adjusted, strict=True)
+            for (claim, _), verdict, p in zip(known, verdicts, p_values, strict=True)
         )
+        return judged if simultaneous else stepwise(judged, [row for _, row in known])
+
+
+def stepwise(judged: Sequence[Judged], rows: Sequence[Sequence[float]]) -> tuple[Judged, ...]:
+    """Return claims adjusted for each other; one that does not hold jointly is withdrawn.
+
+    Args:
+        judged: the claims, each judged by itself.
+        rows: for each claim its finite differences by block.
+    """
+    adjusted = jointly([each.verdict for each in judged], rows)
+    return tuple(
+        Judged(each.claim, verdict, p) for each, (verdict, p) in zip(judged, adjusted, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def _warnings(record: Record, contest: Contest, blocks: int) -> tuple[str, ...]:
     if contest.generator_bound:
         found.append(
             f"the generator was the limit of {', '.join(contest.generator_bound)} in the closed"
-            " loop: they can do more than is told"
+            " loop: their capacity is higher than reported"
         )
     if contest.ladder and contest.ladder.window_s < 2:
         found.append(

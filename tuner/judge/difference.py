@@ -17,11 +17,11 @@ def two_parts(found: Sequence[Change], server: str, study: str) -> tuple[str, ..
     own = len(found) - kernels
     if not (kernels and own):
         return ()
-    told = (
+    warning = (
         f"{counted(own, 'change')} of {server} and {kernels} of the host's kernel: the gain is of"
         f" all together; what each is worth, tuner ablate {study} measures"
     )
-    return (told,)
+    return (warning,)
 
 
 def unified_difference(

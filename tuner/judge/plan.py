@@ -268,13 +268,13 @@ class Design:
     """Candidates that are confirmed in the same blocks."""
     sequential: bool = False
     """After every block, as soon as the claim is safe; else once, after a fixed number."""
-    beside: int = 0
+    others: int = 0
     """Further baselines in the same blocks."""
 
     @property
     def arms(self) -> int:
         """Instances of a block: the baselines and the finalists."""
-        return 1 + self.finalists + self.beside
+        return 1 + self.finalists + self.others
 
     @property
     def level(self) -> float:
@@ -288,7 +288,7 @@ class Design:
 
     @property
     def _least_fixed(self) -> int:
-        return minimum_blocks(1 - self.level / max(1, self.beside))
+        return minimum_blocks(1 - self.level / max(1, self.others))
 
     def least_of(self, objectives: int) -> int:
         """Return the same for the verdict of a study with one or two objectives.

@@ -88,7 +88,7 @@ class StudyResult:
     """All finalists in the protocol's order; empty unless there are several and a block counts.
 
     ``candidate`` is the one that the verdict names."""
-    beside: tuple[Judged | Missing, ...]
+    others: tuple[Judged | Missing, ...]
     """The candidate against every further baseline; empty without them, or before a block counts.
     """
     looks: tuple[Look, ...]
@@ -244,7 +244,7 @@ def _evaluate(record: Record) -> StudyResult:
         finalists=tuple(
             _overruled(each, end.void) for each in (stands.judged if finalists > 1 else ())
         ),
-        beside=tuple(
+        others=tuple(
             _overruled(each, end.void) if isinstance(each, Judged) else each
             for each in against_others(record, stands, objective)
         ),

@@ -48,7 +48,7 @@ def unread(blocks: Sequence[PairedBlock], parts: Sequence[UsagePart]) -> tuple[s
 _REASONS: dict[UsagePart, str] = {
     "server": "its processes could not be read",
     "backend": "its processes could not be read",
-    "generator": "it runs on another host, and tells its own CPU time only",
+    "generator": "it runs on another host, and reports its own CPU time only",
 }
 
 

@@ -99,7 +99,7 @@ class Bench:
     """Unix time, seconds; the store's clock."""
     pause: Callable[[float], None] = at_once
     """Waits some seconds for a host that does not answer; by default not at all."""
-    beside: tuple[Configuration, ...] = ()
+    others: tuple[Configuration, ...] = ()
     """Further baselines in the confirmation."""
     read_counters: ReadCounters | None = None
     """Reads the kernel's counters of processes and host; None if unreadable."""

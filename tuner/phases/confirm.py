@@ -21,7 +21,7 @@ from tuner.stats.power import LEVEL
 from tuner.stats.sequential import Stakes, tuned_stakes
 
 CANDIDATE = "candidate"
-BESIDE = "beside"
+OTHER = "beside"
 """Label prefix of a further baseline, before its number."""
 
 
@@ -64,7 +64,7 @@ def freeze(
         second_margin=bench.goals.margin.share if bench.goals.second else 0.0,
         constraints=tuple(limit.text for limit in bench.goals.limits),
         rivals=tuple(candidate.digest for candidate in candidates[1:]),
-        beside=tuple(other.digest for other in bench.beside),
+        beside=tuple(other.digest for other in bench.others),
         sequential_rho=stakes.rho if stakes else None,
         sequential_sigma_d=stakes.sigma_d if stakes else None,
         margin_symmetric=bench.goals.margin.symmetric,
@@ -98,7 +98,7 @@ def run_confirmation(
     Raises:
         HostError, InstrumentError: the host or the generator fails repeatedly.
     """
-    arms, beside = _arms(bench, candidates)
+    arms, further = _arms(bench, candidates)
     # As frozen: what a deployment costs, and so the plan, may differ where hosts share the study.
     bench = replace(bench, gates=protocol.gates)
     block_plan = replace(plan.confirm, rounds=protocol.rounds, window_s=protocol.window_s)
@@ -114,11 +114,11 @@ def run_confirmation(
             rate_per_s=protocol.rate_per_s,
             needs_all=True,
             seek=bench.goals.seek,
-            may_lack=beside,
+            may_lack=further,
         ),
         count=protocol.blocks,
         cost_s=block_plan.cost_s(len(arms)),
-        drop=lambda windows: _failing(windows, beside),
+        drop=lambda windows: _failing(windows, further),
         decided=lambda record: sequential and _is_safe(bench, record),
     )
     run_blocks(bench, planned)
@@ -135,14 +135,14 @@ def _arms(
     arms = [Arm(BASELINE, bench.baseline)]
     arms += [Arm(label, found) for label, found in zip(labels, candidates, strict=True)]
     there = {arm.configuration.digest for arm in arms}
-    others = [other for other in bench.beside if other.digest not in there]
-    beside = [Arm(f"{BESIDE}{place}", other) for place, other in enumerate(others, 1)]
-    return (*arms, *beside), frozenset(arm.label for arm in beside)
+    others = [other for other in bench.others if other.digest not in there]
+    further = [Arm(f"{OTHER}{place}", other) for place, other in enumerate(others, 1)]
+    return (*arms, *further), frozenset(arm.label for arm in further)
 
 
-def _failing(windows: Sequence[Measurement], beside: frozenset[str]) -> Mapping[str, str]:
+def _failing(windows: Sequence[Measurement], further: frozenset[str]) -> Mapping[str, str]:
     """Return further baselines that fail the load; they leave the block to the other arms."""
-    failing = (w for w in windows if w.bad and w.instance in beside)
+    failing = (w for w in windows if w.bad and w.instance in further)
     return {window.instance: "; ".join(window.invalid) for window in failing}
 
 

@@ -73,7 +73,7 @@ TITLES: Mapping[str, str] = {
     "usage-network": "What the host sent, by window",
     "usage-switches": "Context switches of the server, by window",
     "usage-disk": "What the host wrote to its disks, by window",
-    "aa": "Identical instances beside each other (A/A)",
+    "aa": "Identical instances side by side (A/A)",
 }
 """Short title of each chart."""
 
@@ -205,7 +205,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
         .encode(axis, y=alt.value(34), tooltip=tooltip),
         alt.Chart(one)
         .mark_text(
-            color=INK, fontSize=13, fontWeight=600, dy=-18, **_beside(estimate.ratio, domain)
+            color=INK, fontSize=13, fontWeight=600, dy=-18, **_text_place(estimate.ratio, domain)
         )
         .encode(axis, y=alt.value(34), text="text:N"),
         alt.Chart(data(blocks))
@@ -326,7 +326,7 @@ def _spectra(study: StudyResult) -> alt.LayerChart | None:
     return layered(layers, 320)
 
 
-def _beside(at: float, domain: Sequence[float]) -> dict[str, Any]:
+def _text_place(at: float, domain: Sequence[float]) -> dict[str, Any]:
     """Keep a text inside the axis: it hangs to the side where there is room."""
     share = math.log(at / domain[0]) / math.log(domain[1] / domain[0])
     if share < 0.3:

@@ -93,7 +93,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             }
             for entry in study.finalists
         ],
-        "beside": [_beside(entry) for entry in study.beside],
+        "beside": [_other_baseline(entry) for entry in study.others],
         "margin": verdict.margin.share if verdict else None,
         "minimum_detectable_effect": verdict.minimum_detectable_effect if verdict else None,
         "claimable_effect": verdict.claimable_effect if verdict else None,
@@ -205,7 +205,7 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
     }
 
 
-def _beside(entry: Judged | Missing) -> dict[str, Any]:
+def _other_baseline(entry: Judged | Missing) -> dict[str, Any]:
     if isinstance(entry, Missing):
         claimed = {"verdict": None, **ratio_data(None), "p_value_holm": None}
         return {

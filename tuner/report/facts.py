@@ -124,7 +124,7 @@ def protocol_facts(study: StudyResult) -> Facts:
         ("Estimand", protocol.estimand),
         ("Baseline", f"{baseline_name(study)} ({protocol.baseline})"),
         *(
-            ("Baseline beside it", f"{name} ({digest})")
+            ("Further baseline", f"{name} ({digest})")
             for name, digest in zip(baseline_names(study)[1:], protocol.beside, strict=False)
         ),
         ("Candidate", ", ".join(protocol.candidates)),
@@ -289,7 +289,7 @@ def limits(study: StudyResult) -> list[str]:
         known.insert(
             1,
             "It is one confirmation on one host. Only a replication on another day or host can"
-            " tell whether it carries over.",
+            " show whether it carries over.",
         )
     longest = max(
         (window.duration_s for block in record.blocks for window in block.windows), default=0.0
@@ -304,13 +304,13 @@ def limits(study: StudyResult) -> list[str]:
         known.append("Every latency is raw, as was wanted: stalls of the host are in it.")
     elif latency and not record.leaves_out_stalls:
         known.append(
-            "Every latency is raw: stalls of the host are in it, and cannot be told from the"
-            " server's own time."
+            "Every latency is raw: stalls of the host are in it, and cannot be separated from"
+            " the server's own time."
         )
     elif latency:
         known.append(
             "The claim is on stall-free latency: what stalls of the host add comes on top. The raw"
-            " percentiles are shown beside it."
+            " percentiles are shown next to it."
         )
     if record.host.virtualisation not in {"none", UNKNOWN}:
         known.append(
@@ -385,7 +385,7 @@ def _option(value: object) -> str:
 
 def _stall_rule(rule: StallRule | None, record: Record) -> str:
     if rule is None and not record.instrument.tells_stalls:
-        return f"off: {record.instrument.load} tells of no single request; all latencies are raw"
+        return f"off: {record.instrument.load} reports no single requests; all latencies are raw"
     if rule is None and record.keeps_stalls:
         return "off, as was wanted: stalls are kept, and all latencies are raw"
     if rule is None:

@@ -194,7 +194,7 @@ def _search(study: StudyResult) -> str:
     lines += [
         f"- {PHASE_NAMES[time.phase]}: {counted(time.blocks, 'block')} ({time.repeated} repeated),"
         f" {duration(time.elapsed_s)}, {figure(time.share, 'share')} of it measuring,"
-        f" {time.overhead_s:.1f} s a block beside it"
+        f" {time.overhead_s:.1f} s a block for the rest"
         for time in study.times
     ]
     rows = [

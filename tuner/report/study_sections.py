@@ -6,12 +6,12 @@ from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import HEAD, ablation_note, ablation_rows, ablation_sentence
 from tuner.report.hosts_section import hosts_section
 from tuner.report.section import Section, Table
-from tuner.report.study_tables import BESIDE_HEAD, FINALISTS_HEAD, beside_rows, finalist_rows
+from tuner.report.study_tables import FINALISTS_HEAD, OTHERS_HEAD, finalist_rows, other_rows
 
 
 def study_sections(study: StudyResult) -> list[Section]:
     """Return the sections that the study has figures for."""
-    found = (hosts_section(study), _finalists(study), _beside(study), _ablation(study))
+    found = (hosts_section(study), _finalists(study), _other_baselines(study), _ablation(study))
     return [section for section in found if section is not None]
 
 
@@ -28,15 +28,15 @@ def _finalists(study: StudyResult) -> Section | None:
     return Section("Finalists", "finalists", lead, tables=(table,))
 
 
-def _beside(study: StudyResult) -> Section | None:
-    rows = tuple(beside_rows(study))
+def _other_baselines(study: StudyResult) -> Section | None:
+    rows = tuple(other_rows(study))
     if not rows:
         return None
     lead = (
         "Measured in the same blocks. Secondary claims: p is adjusted by Holm for their number, and"
         " the intervals hold at once."
     )
-    table = Table(BESIDE_HEAD, rows)
+    table = Table(OTHERS_HEAD, rows)
     return Section("Against the other baselines", "baselines", lead, "Baselines", tables=(table,))
 
 

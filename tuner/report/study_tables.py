@@ -66,13 +66,13 @@ def finalist_rows(study: StudyResult) -> tuple[tuple[str, ...], ...]:
     )
 
 
-BESIDE_HEAD = ("tuned against", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
+OTHERS_HEAD = ("tuned against", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
 
 
-def beside_rows(study: StudyResult) -> list[tuple[str, ...]]:
-    """Return the candidate against each further baseline, under ``BESIDE_HEAD``."""
+def other_rows(study: StudyResult) -> list[tuple[str, ...]]:
+    """Return the candidate against each further baseline, under ``OTHERS_HEAD``."""
     rows: list[tuple[str, ...]] = []
-    for name, entry in zip(baseline_names(study)[1:], study.beside, strict=False):
+    for name, entry in zip(baseline_names(study)[1:], study.others, strict=False):
         if isinstance(entry, Missing):
             rows.append((name, entry.reason, "", "", ""))
             continue

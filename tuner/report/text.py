@@ -18,10 +18,10 @@ from tuner.report.contest_tables import (
 )
 from tuner.report.facts import changes_title, scope
 from tuner.report.study_tables import (
-    BESIDE_HEAD,
     FIGURES_HEAD,
-    beside_rows,
+    OTHERS_HEAD,
     figure_rows,
+    other_rows,
     wanted_rows,
 )
 from tuner.words.figures import PHASE_NAMES, setting
@@ -54,11 +54,11 @@ _Part = tuple[str, list[str]]
 
 
 def _of_study(study: StudyResult, width: float) -> list[_Part]:
-    wanted, beside = wanted_rows(study), beside_rows(study)
+    wanted, others = wanted_rows(study), other_rows(study)
     return [
         ("", columns(wanted, width=width)),
         ("", [*_arms(study, width), scope(study)]),
-        ("", columns([BESIDE_HEAD, *beside], width=width) if beside else []),
+        ("", columns([OTHERS_HEAD, *others], width=width) if others else []),
         (changes_title(study), _changes(study)),
         ("", [ablation_sentence(study)]),
     ]

@@ -45,7 +45,7 @@ def read_service(main: str, files: Files, home: Callable[[], Home]) -> FoundServ
     return FoundService(main, texts, plain(caddyfile.inlined(texts, main, here)))
 
 
-def commands(main: str, *, usual: bool) -> Commands:  # noqa: ARG001 - Caddy is told the file
+def commands(main: str, *, usual: bool) -> Commands:  # noqa: ARG001 - the command has the file
     """Implement ``Reader.commands``.
 
     Validating opens log files, so it runs as the service's process. A reload that fails keeps what

@@ -2,7 +2,7 @@
 
 Routes are followed as Caddy does (https://caddyserver.com/docs/json/apps/http/servers/routes/):
 in order, into subroutes, with rewrites, up to the handler that answers. A matcher that cannot be
-decided from here counts as one that may match, and what stands behind it is passed too.
+decided from here counts as one that may match, so the request passes its handlers too.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _REFUSED = 400
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A handler that serves files, as a request comes to it."""
+    """A handler that serves files, with the changes that a request meets before it."""
 
     place: JsonPath
     root: JsonPath | None
-    """The handler that sets the document root; None: none does."""
+    """The handler that sets the document root; None without one."""
     prefix: str
-    """Prefix stripped before: ``/static`` in ``handle_path /static/*``."""
+    """Prefix that an earlier handler strips: ``/static`` in ``handle_path /static/*``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class PassedHandlers:
     files: tuple[Served, ...] = ()
     encodes: tuple[JsonPath, ...] = ()
     gates: tuple[JsonPath, ...] = ()
-    """Handlers that ask somebody else whether a request may pass, or for a password."""
+    """Handlers that ask another server for permission, or the client for a password."""
     walls: tuple[JsonPath, ...] = ()
-    """Routes that turn requests away by the address that they come from."""
+    """Routes that reject requests by the client's address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class CaddyServing:
 
     @property
     def words(self) -> str:
-        """``example.com``."""
+        """Name of the site for messages: ``example.com``."""
         return self.host or "the site for every host"
 
 
@@ -73,13 +73,13 @@ def serving(
 
     Args:
         config: Caddy's JSON.
-        workload: what is asked.
-        server_name: chosen by the user; empty: the first site that does what is asked.
-        file: the user's, for messages.
+        workload: the workload.
+        server_name: name that the user chose; empty: the first site that serves the workload.
+        file: the user's file, for messages.
         either: whether both a proxy and files may answer, for any workload.
 
     Raises:
-        DefinitionError: there is no such site, or it does not do what the workload asks.
+        DefinitionError: no site has this name, or it does not serve the workload.
     """
     servers = look(config, SERVERS) or {}
     sites = [
@@ -112,14 +112,14 @@ def serving(
 
 
 def hosts(server: Json) -> list[str]:
-    """The hosts that a server's routes ask for; empty, for every other, before those within."""
+    """Return the host names of a server's routes: outer ones, "" for any other, then inner ones."""
     routes = server.get("routes") or []
     inner = [host for _, one in walk(routes) if isinstance(one, Mapping) for host in _named(one)]
     return list(dict.fromkeys((*_outer(server), "", *inner)))
 
 
 def _outer(server: Json) -> list[str]:
-    """Return the hosts of the outermost routes, which automatic HTTPS looks at."""
+    """Return the host names of the outermost routes, which decide about automatic HTTPS."""
     routes = server.get("routes") or []
     return [host for route in routes for one in route.get("match") or () for host in _named(one)]
 
@@ -130,7 +130,7 @@ def _named(one: Mapping[str, Any]) -> list[str]:
 
 
 def covers(pattern: str, host: str) -> bool:
-    """Return whether a name, or one with stars for labels, means a host."""
+    """Return whether a host name, or a pattern with stars for labels, matches a host."""
     labels, wanted = pattern.lower().split("."), host.lower().split(".")
     return pattern.lower() == host.lower() or (
         len(labels) == len(wanted)
@@ -171,9 +171,9 @@ class RoutedRequest:
     request: Request
     tls: bool
     site: frozenset[str] | None
-    """The paths of the files; None: not known."""
+    """Paths of the files; None if unknown."""
     path: str | None
-    """As rewritten by now; None: not known."""
+    """Path after the rewrites so far; None if unknown."""
     root: JsonPath | None = None
 
 
@@ -189,7 +189,7 @@ class _Follower:
     walls: dict[JsonPath, None] = field(default_factory=dict)
 
     def routes(self, place: JsonPath) -> bool:
-        """Pass a list of routes; whether one of them surely answered."""
+        """Follow a list of routes; return whether one of them certainly answered."""
         done: set[str] = set()
         for index, route in enumerate(look(self.config, place) or ()):
             group = route.get("group", "")
@@ -214,11 +214,11 @@ class _Follower:
         return False
 
     def handlers(self, place: JsonPath, handlers: Sequence[Mapping[str, Any]]) -> bool:
-        """Pass the handlers of one route; whether one of them answered."""
+        """Follow the handlers of one route; return whether one of them answered."""
         return any(self.handler((*place, index), each) for index, each in enumerate(handlers))
 
     def handler(self, place: JsonPath, handler: Mapping[str, Any]) -> bool:
-        """Pass one handler; whether it answered."""
+        """Follow one handler; return whether it answered."""
         match handler.get("handler"):
             case "subroute":
                 return self.routes((*place, "routes"))
@@ -252,12 +252,12 @@ class _Follower:
 
 
 def is_gate(handler: Mapping[str, Any]) -> bool:
-    """Return whether a proxy only asks whether a request may pass (``forward_auth``)."""
+    """Return whether a proxy only asks for permission (``forward_auth``)."""
     return look(handler, ("rewrite", "method")) == "GET" and bool(handler.get("handle_response"))
 
 
 def is_http(handler: Mapping[str, Any]) -> bool:
-    """Return whether a proxy speaks HTTP to what is behind it, and not FastCGI."""
+    """Return whether a proxy speaks HTTP to its upstreams, and not FastCGI."""
     return bool(look(handler, ("transport", "protocol"), "http") == "http")
 
 
@@ -319,7 +319,7 @@ def _why_not(found: Sequence[CaddyServing], needs: _Needs) -> str:
 
 
 def _is_wall(route: Mapping[str, Any]) -> bool:
-    """Return whether a route turns requests away by the client's address."""
+    """Return whether a route rejects requests by the client's address."""
     by_address = any(
         place[-1:] in (("remote_ip",), ("client_ip",))
         for place, _ in walk(route.get("match") or [])
@@ -405,7 +405,7 @@ def _host(wanted: Sequence[str], host: str) -> bool | None:
 
 
 def _path(pattern: str, path: str | None) -> bool | None:
-    """https://caddyserver.com/docs/json/apps/http/servers/routes/match/path/."""
+    """Match a path: https://caddyserver.com/docs/json/apps/http/servers/routes/match/path/."""
     if pattern == "*":
         return True
     if path is None or "{" in pattern:
@@ -446,7 +446,7 @@ def _address(text: str) -> bool | None:
 
 
 def _file(value: Json, ask: RoutedRequest) -> bool | None:
-    """Return whether there is such a file: the workload's site is known, the user's own is not."""
+    """Return whether a file exists; None for the user's own files, which are unknown."""
     if ask.site is None or ask.path is None:
         return None
     if (value or {}).get("try_policy") == "first_exist_fallback":

@@ -1,7 +1,7 @@
-"""The parameters of Caddy's spaces: how each is read from a configuration, and written into it.
+"""The parameters of Caddy's spaces: reading from a configuration, and writing into it.
 
 A parameter belongs to a server, to a handler that the workload passes, or to the environment of
-the process, which no configuration holds.
+the process, which is not part of a configuration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tuner.space.configuration import Configuration
 from tuner.space.space import Space, SpaceFacts
 
 _WHOLE_DEFAULTS = (2, 11)
-"""Before, to set one field of ``keep_alive`` was to lose the others' defaults."""
+"""First version in which setting one field of ``keep_alive`` keeps the others' defaults."""
 _NS = {"": 1e-9, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h|d)")
 _MEMORY = re.compile(r"([0-9]+)(B|KiB|MiB|GiB|TiB)?")
@@ -44,10 +44,10 @@ class CaddyScope:
         return look(self.origin.config, place)
 
     def setting(self, owners: Sequence[JsonPath], place: JsonPath) -> Json:
-        """Return the one value that several owners have at a place.
+        """Return the common value of several owners at a place.
 
         Raises:
-            UnplacedError: they differ.
+            UnplaceableError: the values differ.
         """
         found = {str(self.value((*owner, *place))): owner for owner in owners}
         if len(found) > 1:
@@ -56,10 +56,10 @@ class CaddyScope:
         return self.value((*owners[0], *place))
 
     def proxies(self) -> tuple[JsonPath, ...]:
-        """Return the proxies that hand the workload's requests on by HTTP.
+        """Return the proxies that pass the workload's requests on by HTTP.
 
         Raises:
-            UnplacedError: there is none, or one of them speaks another protocol.
+            UnplaceableError: no proxy does, or one of them speaks another protocol.
         """
         if not self.serving.passed.proxies:
             raise UnplaceableError("no reverse_proxy answers the workload")
@@ -77,11 +77,11 @@ class Environment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return (self.name,)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         text = scope.origin.home.variables.get(self.name.upper()) or None
         if text and self.name == "gomemlimit":
             found = _MEMORY.fullmatch(text)
@@ -89,22 +89,22 @@ class Environment:
         return {self.name: text}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:  # noqa: ARG002
-        """Nothing: the instance gets it with its environment."""
+        """Return no changes: the environment of the instance has the variable."""
         return iter(())
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTimeout:
-    """``servers { timeouts { idle 5m } }``."""
+    """The idle timeout of a server: ``servers { timeouts { idle 5m } }``."""
 
     names: tuple[str, ...] = ("idle_timeout",)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return {self.names[0]: seconds(scope.value((*scope.serving.server, "idle_timeout")))}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         text = wanted[self.names[0]]
         setting = Setting("idle", (text,), (("timeouts",),))
         yield JsonChange((scope.serving.server,), ("idle_timeout",), nanoseconds(text), setting)
@@ -117,20 +117,20 @@ class Transport:
     name: str
     field: str
     key: str
-    """As a Caddyfile calls it."""
+    """Name of the field in a Caddyfile."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return (self.name,)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         found = scope.setting(scope.proxies(), ("transport", self.field))
         return {self.name: None if found is None else str(found)}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         size = parse_size(wanted[self.name])
         text = binary_size(size) if self.field.endswith("_size") else str(size)
         # A 0 means what is compiled in, and Caddy itself does not write it.
@@ -141,17 +141,17 @@ class Transport:
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """``transport http { compression off }``."""
+    """Compression between proxy and upstream: ``transport http { compression off }``."""
 
     names: tuple[str, ...] = ("upstream_compression",)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         found = scope.setting(scope.proxies(), ("transport", "compression"))
         return {self.names[0]: "off" if found is False else "on"}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         off = wanted[self.names[0]] == "off"
         setting = Setting("compression", ("off",) if off else None, _TRANSPORT)
         yield from _http(scope) if off else ()
@@ -161,12 +161,12 @@ class Compression:
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Connections to upstreams that are kept: how many, and how long."""
+    """Idle connections to upstreams: their number and timeout."""
 
     names: tuple[str, ...] = ("upstream_keepalive_connections", "upstream_keepalive_timeout")
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         kept = scope.setting(scope.proxies(), ("transport", "keep_alive")) or {}
         if kept.get("enabled") is False:
             where = written((*scope.proxies()[0], "transport", "keep_alive"))
@@ -181,7 +181,7 @@ class KeepAlive:
         }
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         count, idle = (wanted.get(name) for name in self.names)
         kept: JsonPath = ("transport", "keep_alive")
         yield from _http(scope)
@@ -196,19 +196,19 @@ class KeepAlive:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """``flush_interval -1``."""
+    """Immediate flushing of answers: ``flush_interval -1``."""
 
     names: tuple[str, ...] = ("flush_immediately",)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         found = scope.setting(scope.proxies(), ("flush_interval",))
         if found not in (None, -1):
             raise UnplaceableError(f"flush_interval is {seconds(found)}, which the search has not")
         return {self.names[0]: "on" if found == -1 else "off"}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         on = wanted[self.names[0]] == "on"
         setting = Setting("flush_interval", ("-1",) if on else None)
         yield JsonChange(scope.proxies(), ("flush_interval",), -1 if on else ABSENT, setting)
@@ -216,17 +216,17 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """``lb_policy round_robin``."""
+    """The load-balancing policy: ``lb_policy round_robin``."""
 
     names: tuple[str, ...] = ("lb_policy",)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         found = scope.setting(scope.proxies(), ("load_balancing", "selection_policy"))
         return {self.names[0]: found.get("policy") if found else None}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         name = wanted[self.names[0]]
         place: JsonPath = ("load_balancing", "selection_policy")
         setting = Setting("lb_policy", (name,))
@@ -235,16 +235,16 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """Compression of answers; it stays as it is, and other parameters depend on it."""
+    """Compression of answers, which is fixed; other parameters depend on it."""
 
     names: tuple[str, ...] = ("encode",)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return {"encode": "on" if scope.serving.passed.encodes else "off"}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:  # noqa: ARG002
-        """Nothing: it is fixed."""
+        """Return no changes: the parameter is fixed."""
         return iter(())
 
 
@@ -257,11 +257,11 @@ class EncoderLevel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return (self.name,)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         owners = scope.serving.passed.encodes
         if not owners:
             return {self.name: None}
@@ -272,7 +272,7 @@ class EncoderLevel:
         return {self.name: None if level is None else str(level)}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         text, owners = wanted[self.name], scope.serving.passed.encodes
         value = int(text) if text.isdigit() else text
         formats = scope.setting(owners, ("prefer",)) or list(scope.setting(owners, ("encodings",)))
@@ -282,19 +282,19 @@ class EncoderLevel:
 
 @dataclass(frozen=True, slots=True)
 class MinimumLength:
-    """``encode { minimum_length 512 }``."""
+    """The least size of a compressed answer: ``encode { minimum_length 512 }``."""
 
     names: tuple[str, ...] = ("encode_minimum_length",)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         owners = scope.serving.passed.encodes
         found = scope.setting(owners, ("minimum_length",)) if owners else None
         # Caddy takes a 0 for its default.
         return {self.names[0]: str(found) if found else None}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         size = parse_size(wanted[self.names[0]])
         setting = Setting("minimum_length", (str(size),))
         yield JsonChange(scope.serving.passed.encodes, ("minimum_length",), size, setting)
@@ -326,7 +326,7 @@ UNPLACED: Mapping[str, str] = MappingProxyType(
         "precompressed": "is left as it is: it belongs to the site's files",
     }
 )
-"""Parameters of the spaces that are not looked for in a configuration, with the reason."""
+"""Parameters of the spaces that are not read from a configuration, with the reason."""
 
 
 def bind(
@@ -335,16 +335,16 @@ def bind(
     serving: CaddyServing,
     aside: Mapping[str, str] = MappingProxyType({}),
 ) -> BoundSpace:
-    """Read every parameter's value from a configuration of Caddy; see ``bound.bind``.
+    """Return the space bound to a configuration of Caddy; see ``bound.bind``.
 
     Args:
         space: the parameters.
         origin: the configuration.
-        serving: what of it the workload reaches.
-        aside: parameters that are not looked for here, with the reason.
+        serving: the part of it that the workload reaches.
+        aside: further parameters that are not read, with the reason.
 
     Raises:
-        DefinitionError: nothing of the space is left.
+        DefinitionError: the configuration has no place for any parameter.
     """
     scope = CaddyScope(origin, serving, space.facts)
     groups = [group for group in GROUPS if not aside.keys() & set(group.names)]
@@ -359,7 +359,7 @@ def changes(
     *,
     reference: Configuration | None = None,
 ) -> Iterator[JsonChange]:
-    """The changes that turn the user's configuration into another one; see ``bound.changed``."""
+    """Yield the changes from the user's configuration to another one; see ``bound.changed``."""
     scope = CaddyScope(origin, serving, bound.space.facts)
     whole = scope.facts.server_version >= _WHOLE_DEFAULTS
     for group, wanted in bounds.changed(
@@ -373,7 +373,7 @@ def changes(
 
 
 def seconds(found: Json) -> str | None:
-    """Return a duration of the JSON, nanoseconds or Go's words (``1m30s``), as seconds."""
+    """Return a duration of the JSON, in nanoseconds or Go's notation (``1m30s``), in seconds."""
     if found is None:
         return None
     text = str(found)
@@ -388,12 +388,12 @@ def seconds(found: Json) -> str | None:
 
 
 def nanoseconds(text: str) -> int:
-    """Return a duration as users write it, as the JSON has it."""
+    """Return a duration in the notation of a Caddyfile in nanoseconds."""
     return round(parse_duration_s(text) * 1e9)
 
 
 def _http(scope: CaddyScope) -> Iterator[JsonChange]:
-    """Yield the name of the transport, which is needed where it has any field."""
+    """Yield the name of the transport, which every field of it requires."""
     for owner in scope.proxies():
         if scope.value((*owner, "transport", "protocol")) is None:
             yield JsonChange((owner,), ("transport", "protocol"), "http", None)

@@ -20,12 +20,12 @@ class WorkerProcesses:
     names: tuple[str, ...] = ("worker_processes",)
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         found = Plain("worker_processes", "main").read(scope)["worker_processes"]
         return {"worker_processes": str(scope.facts.server_cores) if found == "auto" else found}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return Plain("worker_processes", "main").edits(scope, wanted)
 
 
@@ -36,7 +36,7 @@ class WorkerAffinity:
     names: tuple[str, ...] = ("worker_cpu_affinity",)
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         (spot,) = spots(scope.serving, "main")
         found = spot.found("worker_cpu_affinity")
         if not found:
@@ -46,7 +46,7 @@ class WorkerAffinity:
         return {"worker_cpu_affinity": "auto"}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         (spot,) = spots(scope.serving, "main")
         if wanted.get("worker_cpu_affinity") == "auto":
             yield spot.put("worker_cpu_affinity", "auto")
@@ -61,11 +61,11 @@ class WorkerConnections:
     names: tuple[str, ...] = ("worker_connections",)
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return Plain("worker_connections", "events").read(scope)
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         yield from Plain("worker_connections", "events").edits(scope, wanted)
         count = int(wanted.get("worker_connections", "0"))
         (spot,) = spots(scope.serving, "main")
@@ -82,7 +82,7 @@ class AccessLog:
     names: tuple[str, ...] = ("access_log_buffer", "access_log_flush")
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         buffers: dict[Directive | None, str | None] = {}
         flushes: dict[Directive | None, str | None] = {}
         for log in _logs(scope.serving):
@@ -92,7 +92,7 @@ class AccessLog:
         return {"access_log_buffer": agreed(buffers), "access_log_flush": agreed(flushes)}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         size, flush = (wanted.get(name) for name in self.names)
         if size is None:
             return
@@ -140,7 +140,7 @@ class OpenFileCache:
     names: tuple[str, ...] = ("open_file_cache", "open_file_cache_inactive")
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         most: dict[Directive | None, str | None] = {}
         idle: dict[Directive | None, str | None] = {}
         for spot in spots(scope.serving, "request"):
@@ -152,7 +152,7 @@ class OpenFileCache:
         return {"open_file_cache": agreed(most), "open_file_cache_inactive": agreed(idle)}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         most, idle = (wanted.get(name) for name in self.names)
         if most is None:
             return
@@ -175,11 +175,11 @@ class ProxyBuffers:
     names: tuple[str, ...] = ("proxy_buffer_size", "proxy_buffers_number", "proxy_buffers_size")
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return {**self._size.read(scope), **self._pair.read(scope)}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         if not all(name in wanted for name in self.names):
             return
         yield from self._size.edits(scope, wanted)

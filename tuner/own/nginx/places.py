@@ -114,7 +114,7 @@ class Plain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return (self.name,)
 
     @property
@@ -123,7 +123,7 @@ class Plain:
         return self.directive or self.name
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         values: dict[Directive | None, str | None] = {}
         for spot in spots(scope.serving, self.level):
             found = spot.found(self.word)
@@ -131,7 +131,7 @@ class Plain:
         return {self.name: agreed(values)}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         if self.name not in wanted:
             return
         for spot in spots(scope.serving, self.level):
@@ -149,7 +149,7 @@ class Pair:
     level: ContextLevel = "request"
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         both: list[dict[Directive | None, str | None]] = [{}, {}]
         for spot in spots(scope.serving, self.level):
             found = spot.found(self.directive)
@@ -158,7 +158,7 @@ class Pair:
         return {name: agreed(values) for name, values in zip(self.names, both, strict=True)}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         if not all(name in wanted for name in self.names):
             return
         for spot in spots(scope.serving, self.level):
@@ -174,11 +174,11 @@ class ListenOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         return (*self.flags, *self.valued)
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         if scope.serving.listen is None:
             where = scope.serving.server.where
             raise UnplaceableError(f"{where} has no listen directive; add: listen 80;")
@@ -188,7 +188,7 @@ class ListenOptions:
         return {**flags, **{name: said.get(name) for name in self.valued}}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         added = [name for name in self.flags if wanted.get(name) == "on"]
         added += [f"{n}={wanted[n]}" for n in self.valued if wanted.get(n, "off") != "off"]
         for address in {listen.args[0]: listen for listen in scope.serving.listens}.values():

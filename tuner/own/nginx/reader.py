@@ -81,7 +81,7 @@ def read_service(
 def place(
     found: FoundService, space: Space, *, server_name: str, tls: bool, proxied: bool
 ) -> PlacedNginx:
-    """Implement ``Place``."""
+    """Implement ``PlaceFinder``."""
     assert isinstance(found, FoundNginx)  # noqa: S101 - of ``read_service``
     reached = serving(found.tree, _PATHS, server_name=server_name, tls=tls, proxied=proxied)
     return PlacedNginx(bind(space, reached), reached)

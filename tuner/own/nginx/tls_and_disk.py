@@ -22,7 +22,7 @@ class SessionCache:
     names: tuple[str, ...] = ("ssl_session_cache",)
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         (spot,) = spots(scope.serving, "server")
         found = spot.found("ssl_session_cache")
         if not found:
@@ -34,7 +34,7 @@ class SessionCache:
         return {"ssl_session_cache": found[-1].args[0].split(":")[2]}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         size = wanted.get("ssl_session_cache")
         if size is None:
             return
@@ -59,12 +59,12 @@ class KernelTls:
     names: tuple[str, ...] = ("ktls",)
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         options = [word for found in _options(scope.serving) for word in _words(found)]
         return {"ktls": "on" if "KTLS" in options else "off"}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         value, found = wanted.get("ktls"), _options(scope.serving)
         if value is None:
             return
@@ -102,7 +102,7 @@ class FileThreads:
     names: tuple[str, ...] = ("aio", "thread_pool_threads")
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         for spot in spots(scope.serving, "request"):
             for found in spot.found("aio"):
                 if found.args[0] not in ("off", "threads"):
@@ -116,7 +116,7 @@ class FileThreads:
         return {"aio": next(iter(modes), None), "thread_pool_threads": next(iter(counts), None)}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         if "aio" in wanted:
             for spot in spots(scope.serving, "request"):
                 yield spot.put("aio", wanted["aio"])

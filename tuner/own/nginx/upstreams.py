@@ -50,7 +50,7 @@ class KeptUpstreams:
     names: tuple[str, ...] = (_VERSION, *_IN_BLOCK)
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         places = [_Place.of(scope.serving, spot) for spot in spots(scope.serving, "proxy")]
         version = Plain(_VERSION, "proxy").read(scope)[_VERSION]
         for place in places:
@@ -65,7 +65,7 @@ class KeptUpstreams:
         return {_VERSION: version, **{name: _common_value(places, name) for name in _IN_BLOCK}}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """Implement ``Group``."""
+        """Implement ``BoundGroup``."""
         yield from Plain(_VERSION, "proxy").edits(scope, wanted)
         silent = _compiled_in(scope.facts.server_version)
         lines = tuple((word, wanted[n]) for n, word in _IN_BLOCK.items() if n in wanted)

@@ -31,10 +31,10 @@ SMALL = SPACE.complete({"size": 1024}, STOCK)
 """As fast as STOCK."""
 
 
-def beside(*others: Configuration, names: tuple[str, ...] = ("hand",), **changes: Any) -> Rig:
+def with_others(*others: Configuration, names: tuple[str, ...] = ("hand",), **changes: Any) -> Rig:
     """Return a rig with STOCK as baseline and these as further ones."""
-    design = Design(beside=len(others))
-    return rig(beside=others, names=("stock", *names), design=design, **changes)
+    design = Design(others=len(others))
+    return rig(others=others, names=("stock", *names), design=design, **changes)
 
 
 def confirmed(made: Rig, *candidates: Configuration) -> Record:
@@ -46,7 +46,7 @@ def confirmed(made: Rig, *candidates: Configuration) -> Record:
 @pytest.fixture(scope="module")
 def two() -> StudyResult:
     """Return the result of BEST against STOCK, with HAND and SMALL as further baselines."""
-    return evaluate(confirmed(beside(HAND, SMALL, names=("hand", "small.yaml")), BEST))
+    return evaluate(confirmed(with_others(HAND, SMALL, names=("hand", "small.yaml")), BEST))
 
 
 def test_every_baseline_is_an_arm_of_every_block(two: StudyResult) -> None:
@@ -65,13 +65,13 @@ def test_every_baseline_is_an_arm_of_every_block(two: StudyResult) -> None:
         assert len(block.windows) == 4 * protocol.rounds
 
 
-def test_the_verdict_is_against_the_first_and_the_others_are_shown_beside_it(
+def test_the_verdict_is_against_the_first_and_the_others_are_shown_next_to_it(
     two: StudyResult,
 ) -> None:
     """Each with the truth in an interval that is wider than that of a single claim."""
     assert two.verdict is not None
     assert two.verdict.kind is VerdictKind.BETTER
-    hand, small = (entry for entry in two.beside if isinstance(entry, Judged))
+    hand, small = (entry for entry in two.others if isinstance(entry, Judged))
     truth = -0.02 * math.log(1000)
     for entry, ratio in ((hand, math.exp(truth)), (small, math.exp(truth - 0.5))):
         found = entry.verdict.estimate
@@ -96,8 +96,8 @@ def test_every_report_shows_them(two: StudyResult) -> None:
 
 def test_a_winner_that_is_one_of_the_baselines_says_so() -> None:
     """A baseline that is also the winner is not compared; the report says why."""
-    study = evaluate(confirmed(beside(HAND), HAND))
-    (entry,) = study.beside
+    study = evaluate(confirmed(with_others(HAND), HAND))
+    (entry,) = study.others
     assert isinstance(entry, Missing)
     assert entry.reason == "it is the tuned configuration itself"
     assert len(blocks(study.record, "confirm")[0].instances) == 2
@@ -113,12 +113,12 @@ def test_a_further_baseline_that_fails_the_load_does_not_spoil_the_claim() -> No
             Effect(error_share=0.2, capacity_per_s=4_000.0) if failing else fast_is_better(values)
         )
 
-    study = evaluate(confirmed(beside(SMALL, names=("small.yaml",), truth=truth), HAND))
+    study = evaluate(confirmed(with_others(SMALL, names=("small.yaml",), truth=truth), HAND))
     assert study.verdict is not None
     assert study.verdict.kind is VerdictKind.BETTER
     assert study.record.protocol is not None
     assert study.verdict.estimate.n == study.record.protocol.blocks
-    (entry,) = study.beside
+    (entry,) = study.others
     assert isinstance(entry, Missing)
     assert entry.failed == study.verdict.estimate.n
     assert "failed the load in" in entry.reason
@@ -131,26 +131,26 @@ def test_a_further_baseline_that_fails_the_load_does_not_spoil_the_claim() -> No
 def test_a_further_baseline_that_the_server_refuses_does_not_spoil_the_claim() -> None:
     """A refused further baseline does not affect the verdict; the report quotes the server."""
     refuses = Faults(refuse=lambda values: "size too small" if values["size"] == 1024 else "")
-    study = evaluate(confirmed(beside(SMALL, names=("small.yaml",), faults=refuses), HAND))
+    study = evaluate(confirmed(with_others(SMALL, names=("small.yaml",), faults=refuses), HAND))
     assert study.verdict is not None
     assert study.verdict.kind is VerdictKind.BETTER
-    (entry,) = study.beside
+    (entry,) = study.others
     assert isinstance(entry, Missing)
     assert "size too small" in entry.reason
 
 
 def test_with_several_finalists_all_contrasts_are_one_family() -> None:
     """The named one is picked afterwards, so its intervals are those of 1 - 0.05 / 4."""
-    made = beside(HAND, SMALL, names=("hand", "small.yaml"))
+    made = with_others(HAND, SMALL, names=("hand", "small.yaml"))
     study = evaluate(confirmed(made, SPACE.complete({"mode": "b"}, STOCK), BEST))
     assert study.candidate == BEST.digest
-    for entry in study.beside:
+    for entry in study.others:
         assert isinstance(entry, Judged)
         assert entry.verdict.estimate.confidence == pytest.approx(1 - 0.05 / 4)
 
 
 def test_the_plan_has_room_for_every_arm() -> None:
     """And blocks enough that the intervals of all contrasts are finite."""
-    assert Design(beside=2).arms == 4
-    assert Design(beside=1).least_blocks == Design().least_blocks == 6
-    assert Design(beside=2).least_blocks == 7
+    assert Design(others=2).arms == 4
+    assert Design(others=1).least_blocks == Design().least_blocks == 6
+    assert Design(others=2).least_blocks == 7
