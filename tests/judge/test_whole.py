@@ -11,11 +11,13 @@ import pytest
 from tests.measurement.windows import GATES, block, raw_window
 from tuner.goals.objective import Objective
 from tuner.judge.comparison import Comparison, Family, RatioClaim
+from tuner.judge.confirmation import tally
 from tuner.judge.scoring import window_id
 from tuner.judge.whole import Arms, contradiction, whole_arms
 from tuner.measurement.window import Measurement, measure
 from tuner.record.model import Block, Evidence
 from tuner.stats.margin import DEFAULT_BAND
+from tuner.stats.sequential import Stakes
 from tuner.stats.verdict import Verdict, VerdictKind
 
 P99 = Objective("p99")
@@ -97,6 +99,23 @@ def test_a_few_bad_starts_take_the_claim_away() -> None:
     assert verdict(pairs, "whole").kind is VerdictKind.INCONCLUSIVE
 
 
+def test_a_sequential_confirmation_goes_on_while_whole_arms_contradict() -> None:
+    """Without the slow windows it ends before the last block; with them it does not."""
+
+    def blocks_used(pairs: list[Arms]) -> int:
+        blocks = [
+            block([*pair[0], *pair[1]], number=number, phase="confirm")
+            for number, pair in enumerate(pairs)
+        ]
+        claims = Family((RatioClaim("b", "baseline", P99),), "simultaneous", Stakes(0.01))
+        comparison = Comparison("confirm", BLOCKS, claims, evidence="whole")
+        return tally(comparison.counted(blocks), comparison).blocks
+
+    assert blocks_used(arms(0.7)) < BLOCKS
+    slow = {(place, r): 20.0 for place in range(0, BLOCKS, 3) for r in (3, 5)}
+    assert blocks_used(arms(0.7, windows=slow)) == BLOCKS
+
+
 def test_worse_equivalent_and_inconclusive_verdicts_stay() -> None:
     """Only *better* needs the whole arms."""
     slow = {(place, 3): 20.0 for place in (1, 4, 6, 9, 11)}
@@ -143,7 +162,7 @@ def test_raw_latencies_that_are_shown_to_be_worse_contradict() -> None:
 
 def test_starts_that_are_too_few_hide_much() -> None:
     """6 starts miss a kind of start that comes in 39 % with a probability of 5 %, 32 in 9 %."""
-    assert whole_arms(P99, arms()[:6]).longest_hidden_share == pytest.approx(0.393, abs=0.001)
-    assert replace(whole_arms(P99, arms()), starts=32).longest_hidden_share == pytest.approx(
+    assert whole_arms(P99, arms()[:6]).most_hidden_share == pytest.approx(0.393, abs=0.001)
+    assert replace(whole_arms(P99, arms()), starts=32).most_hidden_share == pytest.approx(
         0.089, abs=0.001
     )

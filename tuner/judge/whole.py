@@ -7,14 +7,18 @@ with a start in five that is slow, may be better in the typical block and worse 
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tuner.goals.metric import difference_ln
 from tuner.goals.objective import Objective
-from tuner.measurement.latency import merge
+from tuner.measurement.latency import Nanoseconds, merge, merge_decoded
 from tuner.measurement.window import Measurement
 from tuner.stats.margin import Margin
 from tuner.stats.paired import PairedEstimate, estimate
@@ -51,7 +55,7 @@ class WholeArms:
         return math.ceil(WORST_SHARE * self.starts)
 
     @property
-    def longest_hidden_share(self) -> float:
+    def most_hidden_share(self) -> float:
         """Largest share of bad starts that all starts miss with a probability of 5 %."""
         return 1 - math.pow(0.05, 1 / self.starts)
 
@@ -64,7 +68,6 @@ def whole_arms(objective: Objective, blocks: Sequence[Arms]) -> WholeArms:
         blocks: of each block the windows of baseline and candidate; at least one block.
     """
     arms = [[list(block[place]) for block in blocks] for place in (0, 1)]
-    every = [[window for windows in arm for window in windows] for arm in arms]
     levels = [
         sorted((objective.loss(objective.arm_ln(windows)) for windows in arm), reverse=True)
         for arm in arms
@@ -76,8 +79,8 @@ def whole_arms(objective: Objective, blocks: Sequence[Arms]) -> WholeArms:
         return first, second
 
     return WholeArms(
-        pooled=(_pooled(objective, every[0]), _pooled(objective, every[1])),
-        pooled_raw=(_pooled_raw(objective, every[0]), _pooled_raw(objective, every[1])),
+        pooled=(_pooled(objective, arms[0]), _pooled(objective, arms[1])),
+        pooled_raw=(_pooled_raw(objective, arms[0]), _pooled_raw(objective, arms[1])),
         worst_start=mean(1),
         worst_starts=mean(worst),
         raw=_raw(objective, blocks),
@@ -127,9 +130,11 @@ def _compared(ratio: float) -> str:
     return f"{percent(abs(ratio - 1))} {'higher' if ratio > 1 else 'lower'} than the baseline's"
 
 
-def _pooled(objective: Objective, windows: Sequence[Measurement]) -> float:
+def _pooled(objective: Objective, blocks: Sequence[Sequence[Measurement]]) -> float:
     if objective.quantile is not None:
-        return _quantile_us([window.stall_free.hdr for window in windows], objective.quantile)
+        texts = [tuple(window.stall_free.hdr for window in windows) for windows in blocks]
+        return _quantile_us(texts, objective.quantile)
+    windows = [window for found in blocks for window in found]
     if objective.name == "throughput":
         return _over(windows, lambda w: float(w.completed), lambda w: w.duration_s)
     if objective.name == "cpu":
@@ -139,10 +144,11 @@ def _pooled(objective: Objective, windows: Sequence[Measurement]) -> float:
     return math.nan
 
 
-def _pooled_raw(objective: Objective, windows: Sequence[Measurement]) -> float:
+def _pooled_raw(objective: Objective, blocks: Sequence[Sequence[Measurement]]) -> float:
     if objective.quantile is None:
         return math.nan
-    return _quantile_us([window.raw.hdr for window in windows], objective.quantile)
+    texts = [tuple(window.raw.hdr for window in windows) for windows in blocks]
+    return _quantile_us(texts, objective.quantile)
 
 
 def _raw(objective: Objective, blocks: Sequence[Arms]) -> PairedEstimate | None:
@@ -168,13 +174,19 @@ def _over(
     return sum(known) / total if len(known) == len(found) and total > 0 else math.nan
 
 
-def _quantile_us(histograms: Sequence[str], quantile: float) -> float:
+def _quantile_us(blocks: Sequence[tuple[str, ...]], quantile: float) -> float:
     """Return a quantile of merged histograms, to their 3 significant digits; NaN without any."""
-    if not histograms or not all(histograms):
+    if not all(text for block in blocks for text in block):
         return math.nan
-    values_ns, counts = merge(list(histograms))
+    values_ns, counts = merge_decoded([_of_block(block) for block in blocks])
     total = int(counts.sum())
     if not total:
         return math.nan
     rank = max(1, math.ceil(quantile * total - 1e-9))
     return float(values_ns[int(counts.cumsum().searchsorted(rank))]) / 1e3
+
+
+# A sequential confirmation looks at the same blocks after every block.
+@functools.lru_cache(maxsize=512)
+def _of_block(histograms: tuple[str, ...]) -> tuple[Nanoseconds, NDArray[np.int64]]:
+    return merge(list(histograms))

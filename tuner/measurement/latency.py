@@ -16,6 +16,7 @@ import functools
 import math
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -200,7 +201,13 @@ def _words(payload: bytes) -> NDArray[np.int64]:
 
 def merge(texts: list[str]) -> tuple[Nanoseconds, NDArray[np.int64]]:
     """Merge histograms, in the form of ``decode``."""
-    parts = [decode(text) for text in texts]
+    return merge_decoded([decode(text) for text in texts])
+
+
+def merge_decoded(
+    parts: Sequence[tuple[Nanoseconds, NDArray[np.int64]]],
+) -> tuple[Nanoseconds, NDArray[np.int64]]:
+    """Merge histograms that are in the form of ``decode``."""
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     values, inverse = np.unique(np.concatenate([v for v, _ in parts]), return_inverse=True)

@@ -291,6 +291,12 @@ def limits(study: StudyResult) -> list[str]:
             "It is one confirmation on one host. Only a replication on another day or host can"
             " show whether it carries over.",
         )
+    if study.whole is not None:
+        share = figure(study.whole.most_hidden_share, "share")
+        known.append(
+            f"With {counted(study.whole.starts, 'start')} of each arm, a kind of start that comes"
+            f" in {share} is missed with a probability of 5 %."
+        )
     longest = max(
         (window.duration_s for block in record.blocks for window in block.windows), default=0.0
     )
