@@ -24,8 +24,8 @@ import numpy as np
 from benchmarks import finding, options, peers
 from benchmarks.capture import Exchanges, capture, exchanges
 from benchmarks.finding import Finding, at_most, median_of
-from benchmarks.lab import CLEARTEXT, RULE, Lab, open_lab
-from tuner.measurement.stalls import StallRule
+from benchmarks.lab import CLEARTEXT, Lab, open_lab
+from tuner.measurement.stalls import CYCLES, StallRule
 from tuner.measurement.window import Measurement
 from tuner.workload.arrivals import Arrival
 from tuner.workload.wire import Tls, Wire
@@ -90,7 +90,7 @@ def run(lab: Lab, chosen: options.Options) -> list[Finding]:
         if utilisation > _HIGHEST_UTILISATION:
             click.echo(f"({rate}/s is {utilisation:.0%} of the capacity here: left out)")
             continue
-        load = Load(rate, runs, duration_s, RULE.at(utilisation))
+        load = Load(rate, runs, duration_s, CYCLES)
         points = _compare(lab, tools, load)
         _print(rate, points)
         names = [tool.name for tool in tools if tool.name in points]

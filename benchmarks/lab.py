@@ -32,7 +32,7 @@ from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit, split_cores
 from tuner.measurement.instrument import Mode
-from tuner.measurement.stalls import StallRule
+from tuner.measurement.stalls import CYCLES, StallRule
 from tuner.measurement.window import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary
 from tuner.servers.certificate import make_certificate
@@ -46,7 +46,6 @@ BODY_BYTES = 1024
 WARMUP_S = 0.5
 PRIORITY = -20
 """Niceness of the instances and the generator in a study."""
-RULE = StallRule()
 GATES = Gates(samples_needed=368)
 """No two-sided 95 % interval of a p99 exists below 368 samples (order statistics)."""
 
@@ -129,7 +128,7 @@ class Lab:
         *,
         duration_s: float,
         arrival: Arrival = "poisson",
-        rule: StallRule = RULE,
+        rule: StallRule = CYCLES,
     ) -> list[Measurement]:
         """Measure one window per seed with tuner's generator, as in a study."""
         get = Request(1.0, "GET", "/", (), b"", 200, BODY_BYTES, None)

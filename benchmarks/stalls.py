@@ -16,7 +16,8 @@ from scipy import stats
 
 from benchmarks import finding, options
 from benchmarks.finding import Finding, at_most
-from benchmarks.lab import RULE, Lab, open_lab
+from benchmarks.lab import Lab, open_lab
+from tuner.measurement.stalls import CYCLES
 
 RATE_PER_S = 5_000
 WINDOWS = 10
@@ -33,8 +34,7 @@ def run(lab: Lab, chosen: options.Options) -> list[Finding]:
     windows, duration_s = chosen.runs or WINDOWS, chosen.duration_s or DURATION_S
     if windows < 3:
         raise click.ClickException("a standard deviation needs --runs of at least 3")
-    rule = RULE.at(RATE_PER_S / lab.capacity_per_s(duration_s))
-    found = lab.windows("open", RATE_PER_S, range(windows), duration_s=duration_s, rule=rule)
+    found = lab.windows("open", RATE_PER_S, range(windows), duration_s=duration_s, rule=CYCLES)
     click.echo(f"{windows} A/A windows of {duration_s} s at {RATE_PER_S}/s, Poisson arrivals")
     for name, p99_us in (
         ("raw p99, µs", [window.raw.p99_us for window in found]),

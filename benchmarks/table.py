@@ -134,8 +134,7 @@ def record(workload: str, count: int, seed: int) -> Table:
             # What is recorded is not judged: a configuration that misses the rate is in the table
             # with the p99 that it had.
             gates = Gates(samples_needed=100, rate_error=1.0, error_share=1.0)
-            rule = bench.rule.at(rate_per_s / capacity.per_s) if bench.rule else None
-            open_loop = replace(bench, gates=gates, rule=rule)
+            open_loop = replace(bench, gates=gates)
             windows = _measure(open_loop, drawn, rate_per_s, seed)
     everyone = [found.baseline, *drawn]
     rows = tuple(Row(c.values, tuple(windows[c.digest])) for c in everyone)

@@ -198,6 +198,8 @@ pub struct SliceFigures {
     pub place: usize,
     /// Length of a slice, in milliseconds.
     pub length_ms: f64,
+    /// The place of the instance at turn, by slice from the start of the measured part.
+    pub order: Vec<u8>,
     /// CPU time of the server's processes within its own slices; `None` if it could not be read.
     pub turn_cpu_s: Option<f64>,
     /// Whether the instances were stopped when it was not their turn: all of them, or none.
@@ -224,6 +226,7 @@ impl SliceFigures {
                 .slices
                 .as_ref()
                 .map_or(0.0, |slices| slices.length_ms),
+            order: window.turns().measured().to_vec(),
             turn_cpu_s: raw.arms[place].turn_cpu_s,
             frozen: context.frozen,
             not_frozen: context.not_frozen.clone(),

@@ -17,6 +17,8 @@ pub struct Turns {
     lead_ns: u64,
     /// The arm of each slice.
     order: Vec<u8>,
+    /// Number of slices before the measured part.
+    before: usize,
 }
 
 impl Turns {
@@ -42,6 +44,7 @@ impl Turns {
         Self {
             length_ns,
             lead_ns: before * set_ns - warmup_ns,
+            before: order.len() - (sets - before) as usize * arms,
             order,
         }
     }
@@ -52,7 +55,13 @@ impl Turns {
             length_ns: u64::MAX,
             lead_ns: 0,
             order: vec![0],
+            before: 0,
         }
+    }
+
+    /// Return the arm of each slice from the start of the measured part on.
+    pub fn measured(&self) -> &[u8] {
+        &self.order[self.before..]
     }
 
     /// Return the arm whose slice holds an instant, in nanoseconds from the start of the schedule.
@@ -109,6 +118,18 @@ mod tests {
                 .collect();
             arms.sort_unstable();
             assert_eq!(arms, [0, 1, 2]);
+        }
+    }
+
+    /// The order of the measured part begins with its first set, whatever the warm-up.
+    #[test]
+    fn the_measured_part_has_an_order_of_its_own() {
+        let turns = Turns::new(3, 20 * MS, 100 * MS, 600 * MS, 7);
+        let order = turns.measured();
+        assert_eq!(order.len(), 30);
+        for (slice, arm) in (0..).zip(order) {
+            let at = 100 * MS + slice * 20 * MS;
+            assert_eq!(turns.arm_at(at), usize::from(*arm));
         }
     }
 

@@ -23,11 +23,14 @@ def test_the_cost_of_a_block_is_its_deployment_its_windows_and_its_warm_ups() ->
 
 
 def test_at_a_high_rate_windows_are_short_and_hold_what_p99_needs() -> None:
-    """20,000/s in a ten-minute study: 10,000 samples and an allowance for stalls."""
+    """20,000/s in a ten-minute study: 10,000 samples and an allowance for stalls.
+
+    A window with a quarter of them counts, since hosts get better and worse.
+    """
     plan = plan_blocks(Goals.of("p99"), 20_000, 600)
-    assert plan.samples_needed == 10_000
+    assert plan.samples_needed == 2_500
     assert plan.search.window_s == pytest.approx(0.5)
-    assert plan.look_samples == 2_500, "a look of the search claims nothing"
+    assert plan.look_samples == 625, "a look of the search claims nothing"
     assert (plan.search.rounds, plan.candidates) == (4, 8)
     assert plan.confirm.window_s == pytest.approx(0.8)
     assert plan.confirm.rounds == 11, "nine seconds of each arm, in many short windows"
@@ -37,7 +40,7 @@ def test_at_a_low_rate_windows_hold_fewer_samples_and_the_plan_says_how_many() -
     """A window takes at most a hundredth of the study; the gate is lowered to what fits."""
     plan = plan_blocks(Goals.of("p99"), 500, 600)
     assert plan.confirm.window_s == 9.0
-    assert plan.samples_needed == int(500 * 9 / STALL_ALLOWANCE)
+    assert plan.samples_needed == int(500 * 9 / STALL_ALLOWANCE) // 4
 
 
 @given(st.sampled_from(PERCENTILES), RATES, TIMES)

@@ -7,10 +7,11 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,21 +21,24 @@ from tests.load.wrk2s import wrk2
 from tests.phases.rig import STOCK, WORKLOAD
 from tuner.errors import InstrumentError
 from tuner.hosts import local
+from tuner.load import native
 from tuner.load.generator import (
     Endpoint,
     LoadGenerator,
     Next,
+    Slices,
     WatchesStalls,
     WindowPlan,
     WindowSpec,
 )
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
+from tuner.load.place import GeneratorHost
 from tuner.load.wrk2 import Wrk2Generator
 from tuner.machine.facts import split_cores
 from tuner.measurement.instrument import LOADS, Mode
 from tuner.measurement.latency import decode
-from tuner.measurement.stalls import StallRule
+from tuner.measurement.stalls import CYCLES, StallRule
 from tuner.measurement.window import Gates, RawWindow, Samples, measure
 from tuner.paths import loadgen_binary
 from tuner.testing.lab import Effect, SimulatedDeployer, SimulatedGenerator, SimulatedHost
@@ -192,6 +196,33 @@ def run(
     return reported
 
 
+def shared(case: Case) -> WindowSpec:
+    """Return a window that both sound instances share."""
+    slices = Slices(("one", "other"), 20.0)
+    return case.spec(0, case.one, window_id="00", instance="", duration_s=0.4, slices=slices)
+
+
+@pytest.mark.parametrize("case", [pytest.param("native", marks=needs_nginx)], indirect=True)
+def test_busy_cycles_are_those_that_the_generator_finds(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same requests count, with the same weights, in tuner and in ``tuner-loadgen compare``."""
+    lines: list[Mapping[str, Any]] = []
+    read = native._windows
+
+    def kept(parts: Sequence[Mapping[str, Any]], place: GeneratorHost) -> list[RawWindow]:
+        lines.extend(parts)
+        return read(parts, place)
+
+    monkeypatch.setattr(native, "_windows", kept)
+    for raw, line in zip(run(case, shared(case)), lines, strict=True):
+        found, own = measure(raw, CYCLES, Gates(samples_needed=1)), line["slices"]["undisturbed"]
+        assert found.stall_free.count == own["count"] > 0
+        assert found.effective == pytest.approx(own["effective"])
+        for name in ("p50_us", "p90_us", "p99_us"):
+            assert getattr(found.stall_free, name) == pytest.approx(own[name])
+
+
 class TestLoadGenerator:
     """The contract of ``tuner.load.generator.LoadGenerator``."""
 
@@ -301,6 +332,17 @@ class TestLoadGenerator:
         (raw,) = run(case, case.spec(0, case.one, mode="closed"))
         assert (raw.mode, raw.rate_per_s) == ("closed", 0.0)
         assert raw.completed > RATE_PER_S * DURATION_S
+
+    @TIMED
+    def test_instances_share_a_window_in_slices(self, case: Case) -> None:
+        """Each has a part of its own, with as much time and its own share of the load."""
+        found = run(case, shared(case))
+        assert [raw.window_id for raw in found] == ["00-one", "00-other"]
+        assert [raw.instance for raw in found] == ["one", "other"]
+        for raw in found:
+            assert raw.duration_s == pytest.approx(0.4)
+            assert raw.offered == pytest.approx(0.4 * RATE_PER_S, rel=0.3)
+            assert raw.completed == raw.offered
 
     def test_wrong_answers_are_errors_of_the_configuration(self, case: Case) -> None:
         """Counted by kind, out of the percentiles, and the window is its arm's fault."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import InstrumentError
 from tuner.measurement.clocks import ClockOffset, ClockReading, aligned, difference
-from tuner.measurement.stalls import StallRule, excluded
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -64,14 +62,12 @@ def test_the_bound_holds(
 def test_no_request_that_a_stall_touched_is_kept(
     ahead_ns: int, wrong_ns: int, start_ms: int, length_ms: int
 ) -> None:
-    """However wrong the difference is within its bound: what the true spans exclude is excluded."""
-    intended = np.arange(0, SECOND, MS, dtype=np.int64)
+    """However wrong the difference is within its bound: the aligned span holds the true one."""
     true = (start_ms * MS, (start_ms + length_ms) * MS)
     reported = (true[0] + WINDOW[0] + ahead_ns, true[1] + WINDOW[0] + ahead_ns)
-    spans = aligned([reported], ClockOffset(ahead_ns + wrong_ns, 20 * MS), WINDOW[0])
-    assert not (
-        excluded(intended, [true], StallRule()) & ~excluded(intended, spans, StallRule())
-    ).any()
+    (span,) = aligned([reported], ClockOffset(ahead_ns + wrong_ns, 20 * MS), WINDOW[0])
+    assert span[0] <= true[0]
+    assert true[1] <= span[1]
 
 
 def test_what_is_within_the_ordinary_lateness_is_no_stall() -> None:

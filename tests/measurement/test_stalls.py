@@ -1,4 +1,4 @@
-"""The stall rule: which requests a stall may have touched, decided without any latency."""
+"""The rule of spans: which requests a stall may have touched, decided without any latency."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import inspect
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measurement.windows import GATES, raw_window
+from tuner.measurement import stalls
 from tuner.measurement.stalls import Span, StallRule, excluded
 from tuner.measurement.window import measure
 
@@ -119,16 +119,7 @@ def test_the_rule_cannot_see_a_latency() -> None:
 def test_what_is_excluded_is_the_same_whatever_was_answered(latencies_us: list[float]) -> None:
     """In a whole measurement too: two windows that differ in latency keep the same requests."""
     spans: tuple[Span, ...] = ((300 * MS, 330 * MS),)
-    slow = measure(raw_window(latencies_us, generator_spans=spans), StallRule().at(0.7), GATES)
-    fast = measure(raw_window([1.0] * 50, generator_spans=spans), StallRule().at(0.7), GATES)
+    slow = measure(raw_window(latencies_us, generator_spans=spans), stalls.SPANS, GATES)
+    fast = measure(raw_window([1.0] * 50, generator_spans=spans), stalls.SPANS, GATES)
     assert slow.excluded_share == fast.excluded_share > 0
     assert slow.stall_free.count == fast.stall_free.count
-
-
-@pytest.mark.parametrize(
-    ("utilisation", "recovery"),
-    [(0.0, 0.0), (0.5, 1.5), (0.7, 3.5), (0.85, 8.5), (0.99, 10.0), (1.0, 10.0), (1.3, 10.0)],
-)
-def test_the_recovery_follows_from_the_load_point(utilisation: float, recovery: float) -> None:
-    """1.5·ρ/(1 - ρ), at most 10: the time that a queue needs to work off a stall's arrivals."""
-    assert StallRule().at(utilisation) == replace(StallRule(), recovery=recovery)

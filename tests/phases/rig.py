@@ -12,7 +12,7 @@ import optuna
 
 from tests.spaces import load_space
 from tuner.goals.goals import Goals, goals_of
-from tuner.measurement.stalls import StallRule
+from tuner.measurement.stalls import CYCLES
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
 from tuner.record.model import Block, Phase, Record
@@ -137,7 +137,7 @@ class Rig:
             free_ports=self.host.free_ports,
             workload=WORKLOAD,
             goals=self.goals,
-            rule=StallRule(),
+            rule=CYCLES,
             gates=SATURATION_GATES,
             seed=self.host.seed,
             clock=self.host.clock,

@@ -398,7 +398,7 @@ def test_gates_and_stall_rule_come_from_the_bench() -> None:
     """The same for every arm."""
     bench = replace(rig().bench(), gates=Gates(samples_needed=5_000))
     block = run_block(bench, spec(HAND, needs_all=True))
-    assert "5000 are needed" in block.reason
+    assert "5,000 are needed" in block.reason
 
 
 # --- leaving early -----------------------------------------------------------------------------

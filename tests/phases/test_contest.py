@@ -22,7 +22,7 @@ from tuner.judge.contest import (
 )
 from tuner.phases.block import Arm
 from tuner.phases.compare import allowed_invalid
-from tuner.phases.contest import measure_capacities, quick_calibration, run_contest
+from tuner.phases.contest import ContestLoad, measure_capacities, quick_calibration, run_contest
 from tuner.record.contenders import Contender
 from tuner.record.model import Record
 from tuner.space.configuration import Value
@@ -45,7 +45,7 @@ def met() -> Record:
     """Return one contest that other tests look at."""
     made = rig(truth=hand_is_faster)
     plan = plan_contest(60.0, 2, 2_000.0, claims=4, mode="open", ladder=False)
-    run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+    run_contest(made.bench(), ARMS, plan, ContestLoad(2_000.0))
     return made.record()
 
 
@@ -74,7 +74,7 @@ def test_no_difference_is_no_claim() -> None:
     for seed in range(10):
         made = rig(seed=seed, truth=lambda _: Effect(capacity_per_s=4_000.0), noise=QUIET)
         plan = plan_contest(20.0, 2, 2_000.0, claims=4, mode="open", ladder=False)
-        run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+        run_contest(made.bench(), ARMS, plan, ContestLoad(2_000.0))
         rows = [row for row in judged(made.record()) if row.objective.quantile]
         claims += [row for row in rows if str(row.verdict.kind) in {"better", "worse"}]
     assert claims == []
@@ -98,7 +98,7 @@ def test_an_arm_that_cannot_serve_the_rate_counts_as_it_is() -> None:
 
     made = rig(truth=stock_is_weak)
     plan = plan_contest(20.0, 2, 2_000.0, claims=1, mode="open", ladder=False)
-    run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+    run_contest(made.bench(), ARMS, plan, ContestLoad(2_000.0))
     blocks = complete(made.record().blocks)
     assert len(blocks) == plan.blocks
     weak, strong = arms_figures(blocks, [arm.label for arm in ARMS])
@@ -109,11 +109,11 @@ def test_a_contest_that_ended_early_may_be_resumed_in_a_better_hour() -> None:
     """Invalid blocks of an earlier run do not count against the limit of the next one."""
     made = rig(truth=hand_is_faster, faults=Faults(starved=range(10_000)))
     plan = plan_contest(20.0, 2, 2_000.0, claims=1, mode="open", ladder=False)
-    assert not run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+    assert not run_contest(made.bench(), ARMS, plan, ContestLoad(2_000.0))
     states = [block.state for block in made.record().blocks]
     assert states == ["invalid"] * (allowed_invalid(plan.blocks) + 1)
     made.host.faults = Faults()
-    assert run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+    assert run_contest(made.bench(), ARMS, plan, ContestLoad(2_000.0))
     assert len(complete(made.record().blocks)) == plan.blocks
 
 

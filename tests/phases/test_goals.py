@@ -13,7 +13,7 @@ from tests.phases.rig import NAME, SPACE, STOCK, Rig, blocks, rig
 from tuner.errors import HostError
 from tuner.judge.plan import Design
 from tuner.judge.results import StudyResult, evaluate
-from tuner.measurement.stalls import StallRule
+from tuner.measurement.stalls import SPANS
 from tuner.paths import data_dir
 from tuner.phases.measure import measure_one
 from tuner.phases.study import calibrate, confirm
@@ -86,7 +86,7 @@ def test_a_capacity_is_sought_by_one_rule_for_both_arms() -> None:
         assert first == pytest.approx([start, start])
         assert len({round(w.rate_per_s) for w in block.windows}) > len(block.windows) / 3
     assert not blocks(record, "load-points"), "the windows themselves tell how latency grows"
-    assert record.protocol.stall_rule == StallRule().at(0.8), "one rule for all rates"
+    assert record.protocol.stall_rule == SPANS, "one rule for all rates"
     reported = {finding.code for finding in result.findings}
     assert "stall-shares" in reported
     assert not {"order-effect", "variance-shares"} & reported, "windows differ on purpose"

@@ -26,8 +26,9 @@ def test_it_takes_some_twenty_seconds_and_no_search() -> None:
     made = rig(truth=all_the_same)
     begun_s = made.host.now_s
     measure_noise(made.bench(), 1, 600.0)
-    assert made.host.now_s - begun_s < 25
-    assert [block.phase for block in made.record().blocks] == ["capacity", "aa"]
+    assert made.host.now_s - begun_s < 30
+    phases = [block.phase for block in made.record().blocks]
+    assert phases == ["capacity", "capacity", "aa"]
     (block,) = blocks(made.record(), "aa")
     assert [i.instance for i in block.instances] == ["baseline", "twin1", "twin2", "twin3"]
 
@@ -49,17 +50,15 @@ def test_a_noisier_host_lets_claim_less() -> None:
 
 
 def test_the_share_that_stalls_touch_is_reported() -> None:
-    """A host without stalls has none."""
-    assert measured().touched_share == 0
-    assert measured(stalls=SimulatedStalls(per_s=4.0, mean_us=2_000.0)).touched_share > 0.02
+    """A host without stalls has none but at the ends of windows."""
+    assert measured().touched_share < 0.001
+    assert measured(stalls=SimulatedStalls(per_s=4.0, mean_us=2_000.0)).touched_share > 0.01
 
 
 def test_a_host_on_which_no_block_is_valid_gets_the_reason() -> None:
-    """After a second attempt at a lower rate, and without an endless repetition."""
+    """After attempts at lower rates, and without an endless repetition."""
     # The capacity has six windows; everything after it fails.
     made = rig(truth=all_the_same, faults=Faults(failing=range(6, 10_000)))
-    with pytest.raises(
-        HostError, match=r"identical instances cannot be measured here: .*\(at 2,200 requests/s"
-    ):
+    with pytest.raises(HostError, match=r"at 1,800/s the baseline fails: .* requests failed"):
         measure_noise(made.bench(), 1, 600.0)
-    assert len(blocks(made.record(), "aa")) == 2
+    assert len(blocks(made.record(), "capacity")) == 4

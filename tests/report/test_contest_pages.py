@@ -22,7 +22,7 @@ from tuner.measurement.resources import ProcessUsage, Resources
 from tuner.measurement.window import Measurement
 from tuner.phases.block import Arm
 from tuner.phases.climb import run_ladder
-from tuner.phases.contest import run_contest
+from tuner.phases.contest import ContestLoad, run_contest
 from tuner.record.contenders import (
     AlignedDefault,
     Contender,
@@ -69,7 +69,7 @@ def met(first: str = "one-stock", second: str = "one-hand", text: str = "words")
     bench = made.bench()
     for arm in arms:
         bench.store.add_configuration(bench.describe(arm.configuration))
-    run_contest(bench, arms, plan, 2_000.0, 0.5)
+    run_contest(bench, arms, plan, ContestLoad(2_000.0))
     run_ladder(bench, arms, RATES_PER_S, 3, plan.ladder)
     record = made.record()
     contest = Contest(

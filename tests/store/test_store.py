@@ -16,7 +16,7 @@ from tests.measurement.windows import raw_window, window
 from tests.phases.rig import HAND, SPACE, STOCK
 from tuner.errors import StoreError
 from tuner.judge import scoring
-from tuner.measurement.stalls import StallRule
+from tuner.measurement.stalls import CYCLES
 from tuner.measurement.window import Gates, measure
 from tuner.record.model import SCHEMA_VERSION, BlockInstance, Calibration, Protocol, TrialOrigin
 from tuner.search.dimensions import dimensions_of
@@ -53,7 +53,7 @@ PROTOCOL = Protocol(
     seed=1,
     alpha=0.05,
     margin=0.03,
-    stall_rule=StallRule().at(0.7),
+    stall_rule=CYCLES,
     gates=Gates(samples_needed=10_000),
 )
 
@@ -160,7 +160,7 @@ class TestStore:
         spans = ((1, 2), (3, 4))
         full = measure(
             raw_window(generator_spans=spans, server_spans=spans, errors={"reset": 1}),
-            StallRule(),
+            CYCLES,
             Gates(samples_needed=1),
         )
         empty = replace(window("c1", 0, 100), server_cpu_s=None, server_rss_bytes=None)

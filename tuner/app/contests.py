@@ -26,7 +26,9 @@ from tuner.phases.block import Arm
 from tuner.phases.climb import run_ladder
 from tuner.phases.contest import (
     Capacities,
+    ContestLoad,
     measure_capacities,
+    probe_contest,
     quick_calibration,
     run_contest,
 )
@@ -231,11 +233,15 @@ def hold(meeting: Meeting, place: RunFolder) -> Record:
         else:
             seen = Capacities(dict(known.capacities_per_s), known.generator_bound, {})
         contest, plan = _planned(meeting, contenders, seen, mode=bench.goals.mode)
+        arms = [arm for arm in chosen if arm.label in seen.per_s]
+        if known is None:
+            load = probe_contest(bench, arms, seen, contest.rate_per_s)
+        else:
+            load = ContestLoad(contest.rate_per_s, known.slice_ms, known.level)
+        contest = replace(contest, slice_ms=load.slice_ms, level=load.level)
         _check_same_plan(known, contest, meeting.name)
         store.set_contest(contest)
-        arms = [arm for arm in chosen if arm.label in seen.per_s]
-        weakest = min(seen.per_s.values())
-        whole = run_contest(bench, arms, plan, contest.rate_per_s, contest.rate_per_s / weakest)
+        whole = run_contest(bench, arms, plan, load)
         if contest.ladder and plan.ladder:
             run_ladder(bench, arms, contest.ladder.rates_per_s, contest.ladder.passes, plan.ladder)
         if whole:  # Otherwise it may be resumed on a quieter host.

@@ -22,7 +22,8 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing_results
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.deployer import InstanceSpec
-from tuner.measurement.stalls import StallRule
+from tuner.load.native import NativeGenerator
+from tuner.measurement.stalls import CYCLES
 from tuner.own.server import InPlaceServer
 from tuner.paths import temporaries_in
 from tuner.phases.bench import Bench
@@ -221,7 +222,7 @@ def _bench(
         free_ports=lab.free_ports,
         workload=found.workload,
         goals=found.goals,
-        rule=StallRule() if found.leaves_out_stalls else None,
+        rule=CYCLES if found.leaves_out_stalls else None,
         gates=SATURATION_GATES,
         seed=found.definition.seed,
         clock=time.time,
@@ -231,6 +232,7 @@ def _bench(
         read_log=lab.read_log,
         address=lab.address,
         exclusive=found.kernel is not None,
+        freezes=isinstance(found.generator, NativeGenerator),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
+from tuner.goals.metric import Metric
 from tuner.goals.objective import CAPACITY, Objective
 from tuner.measurement.instrument import Mode
 from tuner.stats.margin import DEFAULT_BAND, DEFAULT_MARGIN, MOST_MARGIN, Margin
@@ -91,6 +92,13 @@ class Goals:
         """Requests that a window needs for the highest percentile of all goals."""
         needed = [o.samples_needed for o in self.objectives]
         return max(*needed, 0, *(c.metric.samples_needed for c in self.constraints))
+
+    @property
+    def samples_least(self) -> int:
+        """Requests below which a window has no figure for the highest percentile of all goals."""
+        metrics = [o.name for o in self.objectives if o.slo is None]
+        metrics += [c.metric.name for c in self.constraints]
+        return max(Metric(name).samples_least for name in metrics) if metrics else 1
 
     @property
     def error_share(self) -> float:

@@ -60,6 +60,14 @@ class Metric:
             return 1_000
         return max(2_000, round(100 / (1 - self.quantile)))
 
+    @property
+    def samples_least(self) -> int:
+        """Requests below which a window has no figure: 4 beyond the quantile, so 400 for p99.
+
+        With fewer than 368 the order-statistic interval of p99 has no upper end at 95 %.
+        """
+        return 100 if self.quantile is None else max(100, round(4 / (1 - self.quantile)))
+
     def value(self, window: Measurement) -> float:
         """The figure of one window, stall-free where the stall rule applies; NaN if unknown."""
         if self.name in _VALUES:

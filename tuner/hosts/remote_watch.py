@@ -71,6 +71,11 @@ class RemoteWatch:
         self._realtime = False
         self._ticking = False
         self._steal_s = 0.0
+        self._answer: dict[str, Any] = {}
+        """The target's observations of the last window."""
+        self._stolen_s = 0.0
+        """Time stolen from the target's cores in it, s."""
+        self._started_ns = 0
 
     def begin(self, plan: WindowPlan) -> None:
         """Implement ``Onlooker.begin``."""
@@ -93,13 +98,12 @@ class RemoteWatch:
         Raises:
             HostError: the target is gone.
         """
-        self._clocks.read(self._target, self._generator)
-        answer = self._target.ask("window")
-        if self._ticker and not answer["ticks"]:
-            self._ticking = False
-            raise HostError("the ticker on the target ended; are its cores still there?")
-        steal_s, self._steal_s = answer["steal_s"] - self._steal_s, answer["steal_s"]
         started_ns = round(window.started_unix_s * 1e9)
+        if window.turns is None or started_ns != self._started_ns:
+            self._read()
+        # The parts of a window that instances share have the same observations.
+        self._started_ns = started_ns
+        answer, steal_s = self._answer, self._stolen_s
         try:
             clock = self._clocks.ahead()
         except InstrumentError as error:
@@ -109,7 +113,7 @@ class RemoteWatch:
             answer["samples"],
             self._pids[window.instance],
             started_ns + clock.ahead_ns,
-            round(window.duration_s * 1e9),
+            window.turns.end_ns if window.turns else round(window.duration_s * 1e9),
         )
         return replace(
             window,
@@ -119,6 +123,17 @@ class RemoteWatch:
             server_cpu_s=used[0],
             server_rss_bytes=used[1],
         )
+
+    def _read(self) -> None:
+        """Read the target's observations of the window that has just ended."""
+        self._clocks.read(self._target, self._generator)
+        answer = self._target.ask("window")
+        if self._ticker and not answer["ticks"]:
+            self._ticking = False
+            raise HostError("the ticker on the target ended; are its cores still there?")
+        self._stolen_s = answer["steal_s"] - self._steal_s
+        self._steal_s = answer["steal_s"]
+        self._answer = answer
 
     def _spans(self, answer: dict[str, Any], clock: ClockOffset, start_ns: int) -> tuple[Span, ...]:
         """Return the stalls of the target's cores in the window's time."""

@@ -208,6 +208,13 @@ def spectra(blocks: Sequence[PairedBlock]) -> tuple[Spectrum, ...]:
     return tuple(spectrum for spectrum in drawn if spectrum.points)
 
 
+def stalled_share(windows: Sequence[Measurement]) -> float:
+    """Return the share of the arm's time in stalls; 0 without windows."""
+    measured_s = sum(window.duration_s for window in windows)
+    stalled_s = sum((window.stalled_share or 0.0) * window.duration_s for window in windows)
+    return stalled_s / measured_s if measured_s else 0.0
+
+
 def excluded_share(windows: Sequence[Measurement]) -> float:
     """Return the share of excluded requests over all windows; NaN without requests."""
     offered = sum(window.raw.count for window in windows)

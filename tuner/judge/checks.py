@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tuner.goals.goals import Goals
 from tuner.goals.objective import Objective
-from tuner.judge.arms import PairedBlock, excluded_share
+from tuner.judge.arms import PairedBlock, excluded_share, stalled_share
 from tuner.judge.ranking import pooled_all
 from tuner.record.model import Record
 from tuner.stats.diagnostics import (
@@ -72,10 +72,7 @@ def _of_used(
     order, shares = _of_rounds(used, objective)
     slots = [block.slots for block in used if block.slots]
     return [
-        stall_shares(
-            [excluded_share(block.candidate) for block in used],
-            [excluded_share(block.baseline) for block in used],
-        ),
+        _stalls(used),
         *order,
         *([slot_effect(differences, slots)] if len(slots) == len(used) else []),
         lag_one(differences),
@@ -85,6 +82,19 @@ def _of_used(
         leave_one_out(differences, margin, confidence),
         bootstrap(differences, margin, confidence),
     ]
+
+
+def _stalls(used: Sequence[PairedBlock]) -> Diagnostic:
+    """Return whether stalls depend on the arm.
+
+    Stalled time is the host's; which requests a stall touches depends on the arm's busy cycles, and
+    their weights make up for that. Older records hold only the share of requests that were left
+    out.
+    """
+    arms = [(block.candidate, block.baseline) for block in used]
+    timed = all(w.stalled_share is not None for pair in arms for arm in pair for w in arm)
+    share = stalled_share if timed else excluded_share
+    return stall_shares(*([share(pair[arm]) for pair in arms] for arm in (0, 1)), timed=timed)
 
 
 def _of_rounds(

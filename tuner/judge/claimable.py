@@ -18,7 +18,6 @@ from typing import Literal
 
 from tuner.goals.goals import Goals
 from tuner.judge.plan import Budget, plan_blocks
-from tuner.measurement.stalls import StallRule
 from tuner.stats.power import PooledSigma, minimum_detectable_effect
 from tuner.words.terminal import duration
 
@@ -31,7 +30,11 @@ COARSE = 0.20
 Grade = Literal["fine", "coarse", "poor"]
 USUAL_RATE_PER_S = 10_000.0
 """Default load point, at which windows have enough samples in a second or two."""
-_LOAD_SHARE = 0.7
+_CYCLE_S = 0.0005
+"""Time around a stall that its busy cycle holds, in a server of some 50 µs per request."""
+_BACKLOG = 0.7 / 0.3
+"""Time in which a stall's backlog drains, as a multiple of its length, at 70 % of the capacity."""
+# X
 """Load at which a study measures, as a share of the capacity."""
 FROM_STALLS = "estimated from stalls: "
 ESTIMATED = f"noise, {FROM_STALLS}"
@@ -171,15 +174,14 @@ class CoreStalls:
         )
 
 
-def touched_share(cores: Iterable[CoreStalls], utilisation: float = _LOAD_SHARE) -> float:
-    """Return the share of requests that the stall rule would exclude.
+def touched_share(cores: Iterable[CoreStalls]) -> float:
+    """Return the share of requests that stalls touch, estimated for a busy server.
 
-    The rule excludes a span around every stall (`tuner.measurement.stalls`). Stalls are assumed to
-    be random, so the share outside all spans is exp(-time in spans).
+    A stall touches the busy cycle in which it falls (`tuner.measurement.cycles`): some milliseconds
+    around it, and its backlog. Stalls are assumed to be random, so the share outside is
+    exp(-time in cycles).
     """
-    rule = StallRule().at(utilisation)
-    fixed_s = (rule.before_us + rule.after_us) / 1e6
-    spans = sum(core.per_s * fixed_s + core.share * (1 + rule.recovery) for core in cores)
+    spans = sum(core.per_s * _CYCLE_S + core.share * (1 + _BACKLOG) for core in cores)
     return -math.expm1(-spans)
 
 

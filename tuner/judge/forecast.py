@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 from tuner.goals.goals import Goals
 from tuner.judge.economy import ECONOMIES, FULL, Economy
-from tuner.judge.plan import FIXED, USUAL, Budget, Design, Overhead, StudyPlan, plan_blocks
+from tuner.judge.plan import (
+    ASSUMED,
+    FIXED,
+    USUAL,
+    Budget,
+    Design,
+    Overhead,
+    Sampling,
+    StudyPlan,
+    plan_blocks,
+)
 from tuner.stats.power import minimum_detectable_effect
 from tuner.words.terminal import duration
 
@@ -47,6 +57,7 @@ class Question:
     overhead: Overhead = USUAL
     search: bool = True
     """True if the study searches; otherwise it confirms a given configuration."""
+    sampling: Sampling = ASSUMED
 
     @property
     def least_blocks(self) -> int:
@@ -62,6 +73,7 @@ class Question:
             exclusive=self.exclusive,
             overhead=self.overhead,
             economy=economy,
+            sampling=self.sampling,
         )
 
     def times(

@@ -15,7 +15,23 @@ from tuner.stats.power import LEVEL
 from tuner.stats.sequential import MORE_BLOCKS, SEQUENTIAL_COST
 
 STALL_ALLOWANCE = 1.6
-"""Factor for the length of windows, because stalls exclude a part of them."""
+"""Factor for the length of windows, because stalls exclude a part of them, until it is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The slices of a block's time, and the worth of its requests."""
+
+    effective_share: float = 1 / STALL_ALLOWANCE
+    """Effective samples per request (``tuner.measurement.cycles``)."""
+    slice_ms: float = 0.0
+    """Length of a slice, ms; 0: every arm has windows of its own."""
+    level: int = 0
+    """Outstanding requests above which a busy cycle begins."""
+
+
+ASSUMED = Sampling()
+"""The sampling before calibration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,10 @@ class BlockPlan:
     exclusive: bool = False
     """True for one instance at a time, started anew for each of its windows."""
     overhead: Overhead = USUAL
+    slice_ms: float = 0.0
+    """Length of the slices in which the instances share each round, ms; 0: separate windows."""
+    effective: float = 0.0
+    """Effective samples that each instance should have in the block; 0: any number."""
 
     def cost_s(self, instances: int) -> float:
         """Return the expected wall-clock of the block."""
@@ -78,7 +98,7 @@ class StudyPlan:
     confirm: BlockPlan
     load_points: BlockPlan
     samples_needed: int
-    """Stall-free samples that a window needs, as declared in the report."""
+    """Effective samples that a window needs, as declared in the report."""
     look_samples: int
     """The same for windows of the search, which support no claim."""
     points: int = 2
@@ -145,6 +165,8 @@ _LONGEST_BLOCK = 1 / 16
 """Longest block as a share of the study, since a claim counts blocks."""
 _LONGEST_LOOK = 1 / 12
 """The same for a block of the search, which leaves five in a study of ten minutes."""
+_GROW_BELOW = 0.7
+"""Share of a block's planned samples below which it has more rounds."""
 _STRETCHES = (1.0, 1.25, 1.5, 2.0)
 """Factors by which windows may exceed their samples' need, to have fewer gaps."""
 _SETTLED_SHARE = 1 / 8
@@ -159,6 +181,7 @@ def plan_blocks(
     exclusive: bool = False,
     overhead: Overhead = USUAL,
     economy: Economy = FULL,
+    sampling: Sampling = ASSUMED,
 ) -> StudyPlan:
     """Choose windows with enough samples that still leave time for blocks.
 
@@ -176,10 +199,12 @@ def plan_blocks(
         exclusive: whether every window needs its own start.
         overhead: costs of deployments and gaps here.
         economy: step of shortening (``tuner.judge.forecast`` chooses it).
+        sampling: slices, and the worth of a request, from calibration.
     """
     needed = goals.samples_needed
     longest_s = max(0.5, time_s / 100)
-    sample_s = needed * STALL_ALLOWANCE / rate_per_s if goals.mode == "open" else 0.5
+    effective_per_s = rate_per_s * sampling.effective_share
+    sample_s = needed / effective_per_s if goals.mode == "open" else 0.5
     # A capacity has many windows of its own, and each may be shorter.
     shortest_s, shortest_confirm_s = (0.4, 0.5) if goals.seek else (0.5, 0.75)
     look = 1.0 if goals.seek else _LOOK_SHARE
@@ -192,8 +217,8 @@ def plan_blocks(
     confirm_s = min(confirm_s, max(shortest_confirm_s, economy.windows * confirm_s))
     looked = max(1, math.floor(look * needed))
     if goals.mode == "open":
-        needed = min(needed, math.floor(rate_per_s * confirm_s / STALL_ALLOWANCE))
-        looked = min(looked, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
+        needed = min(needed, math.floor(effective_per_s * confirm_s))
+        looked = min(looked, math.floor(effective_per_s * search_s))
     brief = min(1.0, time_s / 600)
     least = _LEAST_RUNGS if goals.seek else _LEAST_ROUNDS
 
@@ -206,11 +231,16 @@ def plan_blocks(
             warmup_s=max(0.03, settled * min(settle_s, _SETTLED_SHARE * window_s)),
             exclusive=exclusive,
             overhead=overhead,
+            slice_ms=0.0 if exclusive or goals.seek else sampling.slice_ms,
         )
 
     confirm = worth_deploying(
         block(_ARM_S, confirm_s), 2, _CONCLUSIVE_ROUNDS, _LONGEST_BLOCK * time_s
     )
+    if goals.mode == "open" and goals.seek is None:
+        # On a host that got worse since calibration a block is longer, up to twice.
+        samples = effective_per_s * confirm.rounds * confirm.window_s
+        confirm = replace(confirm, effective=_GROW_BELOW * samples)
     return StudyPlan(
         capacity=replace(CLOSED, exclusive=exclusive, overhead=overhead),
         aa=confirm,
@@ -222,11 +252,22 @@ def plan_blocks(
         candidates=_CANDIDATES,
         confirm=confirm,
         load_points=block(_POINT_S, confirm_s),
-        samples_needed=needed,
-        look_samples=looked,
+        samples_needed=_gate(needed, goals),
+        look_samples=_gate(looked, goals),
         points=economy.points if goals.mode == "open" and goals.seek is None else 0,
         seeks=goals.seek is not None,
     )
+
+
+def _gate(planned: int, goals: Goals) -> int:
+    """Return the effective samples below which a window does not count.
+
+    It is a quarter of the planned ones, because a host gets better and worse, and never fewer than
+    a quantile needs: a window with fewer samples than planned is noisier, not wrong.
+    """
+    if goals.seek or goals.mode == "closed":
+        return planned
+    return max(1, min(planned // 2, max(goals.samples_least, planned // 4)))
 
 
 def worth_deploying(plan: BlockPlan, instances: int, least: int, most_s: float) -> BlockPlan:

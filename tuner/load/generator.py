@@ -29,17 +29,40 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Slices:
+    """The slices of a window, which go to several instances in turn, in random order."""
+
+    instances: tuple[str, ...]
+    length_ms: float
+    freeze: bool = False
+    """True to stop the servers that are not at turn."""
+
+
+@dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """One window to measure."""
+    """One window to measure, of one instance or shared by several in slices."""
 
     window_id: str
     instance: str
+    """Empty if several share it."""
     mode: Mode
     rate_per_s: float
-    """Offered rate; ignored in a closed loop."""
+    """Offered rate, to the instance at turn; ignored in a closed loop."""
     seed: int
     warmup_s: float
     duration_s: float
+    """Measured time of each instance."""
+    slices: Slices | None = None
+    """None for a window of one instance."""
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances that it measures."""
+        return self.slices.instances if self.slices else (self.instance,)
+
+    def id_of(self, instance: str) -> str:
+        """Return the id of one instance's part."""
+        return self.window_id if self.slices is None else f"{self.window_id}-{instance}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +105,10 @@ class LoadGenerator(Protocol):
     def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Measure the windows in order and call ``after`` with each as it ends.
 
-        Skip the windows of instances that ``after`` drops, which must be in the plan. Nothing is
-        measured while ``after`` runs, so its work does not disturb a window.
+        A window that instances share in slices has one part for each of them, and ``after`` is
+        called with every part once the window has ended. Skip the windows of instances that
+        ``after`` drops, which must be in the plan. Nothing is measured while ``after`` runs, so its
+        work does not disturb a window.
 
         Raises:
             InstrumentError: the generator is missing, died, or broke its protocol; or ``after``

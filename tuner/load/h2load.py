@@ -224,6 +224,7 @@ def _raw(
     found = _PROTOCOL.search(ended.out)
     share = spec.duration_s / ended.elapsed_s
     lasted_s = spec.duration_s
+    protocol = _PROTOCOLS.get(found[1], found[1]) if found else ""
     return RawWindow(
         window_id=spec.window_id,
         instance=spec.instance,
@@ -249,10 +250,11 @@ def _raw(
         generator_busy_share=min(1.0, ended.cpu_s / ended.elapsed_s / threads),
         server_cpu_s=None if ended.server_cpu_s is None else ended.server_cpu_s * share,
         server_rss_bytes=ended.server_rss_bytes,
-        protocol=_PROTOCOLS.get(found[1], found[1]) if found else "",
+        protocol=protocol,
         samples=samples,
         agreed=_agreed(ended.out),
-        faults=_standstill(completed_ns, lasted_s),
+        # Over HTTP/1.1 it reopens connections, and a pause is the host's.
+        faults=_standstill(completed_ns, lasted_s) if protocol == "h2" else (),
     )
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -24,9 +24,10 @@ from tuner.errors import HostError, InstrumentError
 from tuner.load.generator import HOST, Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.place import GeneratorHost, LocalGeneratorHost
 from tuner.machine.facts import CoreSplit
+from tuner.measurement.cycles import Traffic
 from tuner.measurement.instrument import NATIVE, Instrument, Mode
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import RawWindow, Samples
+from tuner.measurement.window import RawWindow, Samples, Turns
 from tuner.workload.arrivals import Arrival, Profile, stretch
 from tuner.workload.wire import NegotiatedTerms, Wire
 from tuner.workload.workload import Workload
@@ -95,21 +96,28 @@ class NativeGenerator:
         """Implement ``LoadGenerator.run``."""
         if not plan.windows:
             return
-        longest_s = max(window.warmup_s + window.duration_s for window in plan.windows)
+        longest_s = max(_lasts_s(window) for window in plan.windows)
         patience_s = longest_s + plan.workload.timeout_s + _SILENCE_S
         with self._place.folder() as samples_dir:
             text = json.dumps(self._plan(plan, samples_dir), separators=(",", ":"))
             with self._process(patience_s) as (process, touch):
                 _write(process, text)
+                parts: list[Mapping[str, Any]] = []
                 for line in _lines(process):
                     touch()
                     if line["type"] == "end":
                         return
                     if line["type"] != "window":
                         continue
-                    answer = after(_window(line, self._place))
-                    touch()
-                    _write(process, _control(answer))
+                    parts.append(line)
+                    if len(parts) < _shared_by(line):
+                        continue
+                    answers = []
+                    for window in _windows(parts, self._place):
+                        answers.append(after(window))
+                        touch()
+                    parts.clear()
+                    _write(process, _control(answers))
                 raise InstrumentError(f"tuner-loadgen ended too early: {_last_words(process)}")
 
     def _plan(self, plan: WindowPlan, samples_dir: str) -> dict[str, Any]:
@@ -229,13 +237,13 @@ def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
     """Return one window as fields of the plan."""
     fields = {
         "id": spec.window_id,
-        "instance": spec.instance,
+        **_measured(spec),
         "mode": spec.mode,
         **_schedule(workload.arrival, spec, put),
         "seed": spec.seed,
         "connections": workload.connections,
-        "warmup_s": spec.warmup_s,
-        "duration_s": spec.duration_s,
+        "warmup_s": spec.warmup_s * len(spec.instances),
+        "duration_s": spec.duration_s * len(spec.instances),
         "timeout_s": workload.timeout_s,
     }
     if workload.wire.streams > 1:
@@ -243,6 +251,19 @@ def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
     if workload.wire.requests_per_connection:
         fields["requests_per_connection"] = workload.wire.requests_per_connection
     return fields
+
+
+def _measured(spec: WindowSpec) -> dict[str, Any]:
+    """Return the instances of a window as fields of the plan."""
+    if spec.slices is None:
+        return {"instance": spec.instance}
+    slices = {"instances": list(spec.slices.instances), "length_ms": spec.slices.length_ms}
+    return {"slices": slices | ({"freeze": True} if spec.slices.freeze else {})}
+
+
+def _lasts_s(spec: WindowSpec) -> float:
+    """Return the time of a window with its warm-up."""
+    return len(spec.instances) * (spec.warmup_s + spec.duration_s)
 
 
 def _schedule(arrival: Arrival, spec: WindowSpec, put: Put) -> dict[str, Any]:
@@ -327,18 +348,40 @@ def _close(stream: IO[str] | None) -> None:
             return
 
 
-def _control(answer: Next) -> str:
-    if answer.stop:
+def _control(answers: Sequence[Next]) -> str:
+    if any(answer.stop for answer in answers):
         return '{"next":"stop"}'
     words: dict[str, Any] = {"next": "go"}
-    if answer.drop:
-        words["drop"] = list(answer.drop)
+    drop = [label for answer in answers for label in answer.drop]
+    if drop:
+        words["drop"] = drop
     return json.dumps(words)
+
+
+def _shared_by(line: Mapping[str, Any]) -> int:
+    """Return the number of lines that a window has: one for each instance that shares it."""
+    slices = line.get("slices")
+    return slices["instances"] if slices else 1
+
+
+def _windows(lines: Sequence[Mapping[str, Any]], place: GeneratorHost) -> list[RawWindow]:
+    """Parse the lines of one window; read and remove their samples."""
+    windows = [_window(line, place) for line in lines]
+    if windows[0].turns is None:
+        return windows
+    arms = [
+        (w.samples.intended_ns, w.samples.completed_ns)
+        for w in windows
+        if isinstance(w.samples, Samples)
+    ]
+    traffic = Traffic.of(arms, windows[0].turns.borders_ns)
+    return [replace(window, traffic=traffic) for window in windows]
 
 
 def _window(line: Mapping[str, Any], place: GeneratorHost) -> RawWindow:
     """Parse one line of the generator's output; read and remove its samples."""
     stalls = line["stalls"]
+    slices = line.get("slices")
     if line["samples"] is None:
         # The generator continues without them and reports why.
         words = "; ".join(line["warnings"]) or "no reason given"
@@ -348,7 +391,7 @@ def _window(line: Mapping[str, Any], place: GeneratorHost) -> RawWindow:
     except (OSError, HostError) as error:
         raise InstrumentError(f"the generator's samples cannot be read: {error}") from error
     return RawWindow(
-        window_id=line["id"],
+        window_id=f"{line['id']}-{line['instance']}" if slices else line["id"],
         instance=line["instance"],
         mode=line["mode"],
         # A profile and a recording have no single rate, so this is their mean.
@@ -375,7 +418,17 @@ def _window(line: Mapping[str, Any], place: GeneratorHost) -> RawWindow:
         protocol=line["protocol"],
         samples=samples,
         agreed=_agreed(line),
+        slice_ms=slices["length_ms"] if slices else 0.0,
+        turn_cpu_s=slices["turn_cpu_s"] if slices else None,
+        frozen=bool(slices and slices["frozen"]),
+        turns=_turns(slices) if slices else None,
     )
+
+
+def _turns(slices: Mapping[str, Any]) -> Turns:
+    slice_ns = round(slices["length_ms"] * 1e6)
+    lead_ns = round(slices["lead_us"] * 1e3) if slices["frozen"] else 0
+    return Turns(slice_ns, tuple(slices["order"]), slices["place"], lead_ns)
 
 
 def _mean_rate_per_s(line: Mapping[str, Any]) -> float:

@@ -68,7 +68,8 @@ class WatchedGenerator:
 
         def complete(window: RawWindow) -> Next:
             answer = after(self._onlooker.completed(window))
-            self._onlooker.go_on()
+            if window.turns is None or window.turns.place + 1 == window.turns.arms:
+                self._onlooker.go_on()
             return answer
 
         self._onlooker.begin(plan)

@@ -32,6 +32,11 @@ class Instrument:
     resolution_us: float = 0.0
     """Smallest latency difference that the tool resolves, µs."""
 
+    @property
+    def slices(self) -> bool:
+        """True if several instances can share a window in slices."""
+        return self.load == "native"
+
     def too_fine(self, baseline_us: float, candidate_us: float) -> str:
         """Return why two latencies are too close for a verdict; empty if they are not.
 

@@ -87,12 +87,21 @@ class Latency:
         return _from_histogram(self.hdr, float(name[1:]) / 100) if self.hdr else math.nan
 
 
-def summarise(values_ns: Nanoseconds, *, histogram: bool = True) -> Latency:
+def summarise(
+    values_ns: Nanoseconds,
+    weights: NDArray[np.float64] | None = None,
+    *,
+    histogram: bool = True,
+) -> Latency:
     """Summarise samples in ns. An empty sample gives NaN, never a made-up figure.
 
-    Without ``histogram`` the ``hdr`` text is empty, which keeps the record small.
+    Without ``histogram`` the ``hdr`` text is empty, which keeps the record small. With ``weights``
+    the q-quantile is the smallest value that at least the share q of the weight does not exceed;
+    the histogram has the weights, rounded, as its counts.
     """
     count = len(values_ns)
+    if weights is not None and count and (weights != 1.0).any():
+        return _weighted(values_ns, weights, histogram=histogram)
     hdr = encode(values_ns) if histogram else ""
     if count == 0:
         nan = math.nan
@@ -101,6 +110,26 @@ def summarise(values_ns: Nanoseconds, *, histogram: bool = True) -> Latency:
     parted = np.partition(values_ns, [*ranks, count - 1])
     p50, p90, p99, p999, highest = (float(parted[rank]) / 1e3 for rank in (*ranks, count - 1))
     return Latency(count, p50, p90, p99, p999, highest, float(values_ns.mean()) / 1e3, hdr)
+
+
+def _weighted(values_ns: Nanoseconds, weights: NDArray[np.float64], *, histogram: bool) -> Latency:
+    order = np.argsort(values_ns, kind="stable")
+    values, weight = values_ns[order], weights[order]
+    below = np.cumsum(weight)
+    # Sums of weights carry rounding errors.
+    levels = np.array([q for _, q in QUANTILES]) * below[-1] * (1 - 1e-12)
+    places = np.minimum(np.searchsorted(below, levels, "left"), len(values) - 1)
+    p50, p90, p99, p999 = (float(value) / 1e3 for value in values[places])
+    return Latency(
+        count=len(values),
+        p50_us=p50,
+        p90_us=p90,
+        p99_us=p99,
+        p999_us=p999,
+        max_us=float(values[-1]) / 1e3,
+        mean_us=float(values @ weight / below[-1]) / 1e3,
+        hdr=_encode(values, weight) if histogram else "",
+    )
 
 
 def summarise_counts(seen: HistogramCounts) -> Latency:
@@ -122,9 +151,9 @@ def encode(values_ns: Nanoseconds) -> str:
     return _encode(values_ns, None)
 
 
-def _encode(values_ns: Nanoseconds, weights: NDArray[np.int64] | None) -> str:
+def _encode(values_ns: Nanoseconds, weights: NDArray[np.int64] | NDArray[np.float64] | None) -> str:
     slots = _index(np.clip(values_ns, 0, _HIGHEST_NS))
-    counts = np.bincount(slots, weights).astype(np.int64)
+    counts = np.rint(np.bincount(slots, weights)).astype(np.int64)
     words = bytearray()
     occupied = np.flatnonzero(counts)
     empty = np.diff(occupied, prepend=-1) - 1

@@ -1,17 +1,23 @@
-"""The stall rule: the requests that a stall of the host may have touched.
+"""Stalls of the host, and the rules by which requests that they touched are left out.
 
 On a shared machine the hypervisor takes a core away for hundreds of µs to tens of ms. Such
 stalls have nothing to do with the configuration, yet they dominate the raw p99. They are detected
 without latencies: the generator's loop shows a gap, and on the server's core a
-real-time ticker wakes late. The rule is fixed before the study and looks at the intended
-instants alone, so it cannot favour an arm.
+real-time ticker wakes late.
+
+Two rules say what a stall touched, and both are fixed before the study:
+
+- At a load point with idle moments, the *busy cycle* in which the stall falls
+  (``tuner.measurement.cycles``).
+- At rates up to saturation, where cycles never end, a *span* around the stall: what was intended
+  shortly before it, during it, and while its backlog drains.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -25,16 +31,12 @@ Span = tuple[int, int]
 """Start and end of a stall, ns from the start of the window's measured part."""
 
 
-_SAFETY = 1.5
-_LONGEST_RECOVERY = 10.0
-
-
 @dataclass(frozen=True, slots=True)
 class StallRule:
-    """Requests intended shortly before a stall, during it, and while its backlog drains.
+    """The requests that a stall touched, by busy cycles or by spans.
 
-    The rule excludes requests intended from ``before_us`` before a stall of length L to
-    ``after_us`` + ``recovery``·L after it. The backlog of earlier stalls adds to that.
+    A span goes from ``before_us`` before a stall of length L to ``after_us`` + ``recovery``·L after
+    it. The backlog of earlier stalls adds to that.
     """
 
     gap_us: int = 100
@@ -43,25 +45,26 @@ class StallRule:
     after_us: int = 2_000
     recovery: float = 0.0
     """Time to drain the backlog of a stall, as a multiple of the stall's length."""
+    level: int | None = None
+    """Outstanding requests above which a busy cycle begins; None: the rule is that of spans."""
 
-    def at(self, utilisation: float) -> StallRule:
-        """Return the rule for an offered rate that is this share of the capacity.
 
-        A stall of length L leaves L·rate requests behind, which a server with spare capacity
-        works off in L·ρ/(1 - ρ) (the fluid limit of a queue: Kleinrock, Queueing Systems II,
-        ch. 2); half as much again for good measure. Both figures are known before the first
-        window, so the rule still looks at no latency.
-        """
-        if utilisation >= 1:
-            return replace(self, recovery=_LONGEST_RECOVERY)
-        drain = _SAFETY * utilisation / (1 - utilisation)
-        return replace(self, recovery=round(min(_LONGEST_RECOVERY, drain), 2))
+CYCLES = StallRule(level=0)
+"""The rule at a load point, for a server on one core."""
+SPANS = StallRule(recovery=6.0)
+"""The rule where rates go up to saturation: one for all rates.
+
+A queue drains a backlog in ρ/(1 - ρ) times the stall's length at the share ρ of its capacity (the
+fluid limit: Kleinrock, Queueing Systems II, ch. 2): 4 at 80 %, and half as much again for good
+measure. At 95 % the rule would exclude whole windows on a shared host."""
 
 
 def excluded(
     intended_ns: NDArray[np.int64], spans: Sequence[Span], rule: StallRule
 ) -> NDArray[np.bool_]:
-    """Return a mask of the requests that the rule excludes.
+    """Return a mask of the requests that the rule of spans excludes.
+
+    It looks at the intended instants alone, so it cannot favour an arm.
 
     Args:
         intended_ns: intended send instants, ascending, ns.

@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.measurement.cycles import (
+    Disturbances,
+    Instants,
+    Traffic,
+    Weights,
+    effective_size,
+    weights,
+)
 from tuner.measurement.latency import HistogramCounts, Latency, summarise, summarise_counts
 from tuner.measurement.resources import Resources
 from tuner.measurement.stall_cause import likely_work
-from tuner.measurement.stalls import Span, StallRule, excluded
+from tuner.measurement.stalls import Span, StallRule, excluded, merged
 from tuner.workload.wire import CLEARTEXT, NegotiatedTerms, Wire, unlike
 
 STARVED_SHARE = 0.9
@@ -47,6 +55,45 @@ class Histogram:
     """Written to completed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The order in which the arms of a window had their slices."""
+
+    slice_ns: int
+    order: tuple[int, ...]
+    """The place of the arm at turn, by slice from the start of the measured part."""
+    place: int
+    """Place of the arm to which the window belongs."""
+    lead_ns: int = 0
+    """Time before its slice at which a stopped server is continued."""
+
+    @property
+    def arms(self) -> int:
+        """Number of arms that share the window."""
+        return len(set(self.order))
+
+    @property
+    def end_ns(self) -> int:
+        """End of the last slice, ns from the start of the measured part."""
+        return len(self.order) * self.slice_ns
+
+    @property
+    def borders_ns(self) -> list[int]:
+        """Instants at which the turn passes from one arm to another, ns."""
+        pairs = enumerate(zip(self.order, self.order[1:], strict=False), 1)
+        return [slice_ * self.slice_ns for slice_, (one, other) in pairs if one != other]
+
+    @property
+    def wakes(self) -> list[Span]:
+        """Times in which a server that is continued takes the core from the one at turn."""
+        return [(at - self.lead_ns, at) for at in self.borders_ns] if self.lead_ns else []
+
+    @property
+    def own(self) -> Instants:
+        """Starts of the arm's own slices, ns."""
+        return np.flatnonzero(np.array(self.order) == self.place).astype(np.int64) * self.slice_ns
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowCounts:
     """The figures of a window that its report and its record share."""
@@ -78,6 +125,14 @@ class WindowCounts:
     protocol: str
     agreed: NegotiatedTerms = CLEARTEXT
     """Terms that generator and server agreed on, and the cost of connections."""
+    slice_ms: float = 0.0
+    """Length of the slices in which several arms shared the window, ms; 0: it was its own.
+
+    ``duration_s`` is then the arm's part of the time."""
+    turn_cpu_s: float | None = None
+    """CPU time of the server's processes within its own slices; None without slices."""
+    frozen: bool = False
+    """True if the server was stopped while it was not its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +140,10 @@ class RawWindow(WindowCounts):
     """A generator's report of one window; see docs/instrument.md for each figure."""
 
     samples: Samples | Histogram
+    turns: Turns | None = None
+    """The order of the slices, if several arms shared the window."""
+    traffic: Traffic | None = None
+    """Requests of all arms that shared the window; None: the window's own."""
     faults: tuple[str, ...] = ()
     """Faults of the generator itself, in words; the window then does not count."""
 
@@ -94,13 +153,14 @@ class Gates:
     """The validity rule, fixed before the study and equal for all arms."""
 
     samples_needed: int
+    """Least effective sample size (``tuner.measurement.cycles.effective_size``)."""
     rate_error: float = 0.01
     """Largest relative difference between achieved and offered rate."""
     error_share: float = 0.0
     send_lag_share: float = 0.10
     """Largest p99 of the generator's own delay outside stalls, as a share of the p99."""
-    excluded_share: float = 0.8
-    """Largest share of requests touched by stalls."""
+    excluded_share: float = 1.0
+    """Largest share of requests touched by stalls; 0.8 in records of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +176,7 @@ class Measurement(WindowCounts):
     raw: Latency
     """Corrected latency of all requests: completed − intended."""
     stall_free: Latency
-    """The same without the requests that the stall rule excludes."""
+    """The same without the requests that the stall rule excludes; the others have weights."""
     service: Latency
     """Completed − written, stall-free."""
     send_lag: Latency
@@ -126,6 +186,10 @@ class Measurement(WindowCounts):
     bad: bool
     resources: Resources | None = None
     """Resource use; None where it could not be read, and in older records."""
+    effective: float | None = None
+    """Effective sample size of ``stall_free``; None in older records."""
+    stalled_share: float | None = None
+    """Share of the arm's own time in stalls; None in older records."""
 
     @property
     def round(self) -> int:
@@ -153,7 +217,7 @@ def measure(
     Raises:
         ValueError: a stall rule was given for a histogram, which has no instants.
     """
-    seen = _seen(raw, rule)
+    seen = _seen(raw, rule, asked.streams if asked else 1)
     other = unlike(asked, raw.protocol, raw.agreed) if asked else ""
     reasons, bad = _judge(raw, seen, gates, other)
     counts: dict[str, Any] = {each.name: getattr(raw, each.name) for each in fields(WindowCounts)}
@@ -167,6 +231,8 @@ def measure(
         excluded_share=seen.excluded_share,
         invalid=reasons,
         bad=bad,
+        effective=seen.effective,
+        stalled_share=_stalled_share(raw),
     )
 
 
@@ -179,14 +245,15 @@ class _Latencies:
     service: Latency
     send_lag: Latency
     excluded_share: float
+    effective: float
     late: int
     """Requests answered too late for the offered rate."""
 
 
-def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
+def _seen(raw: RawWindow, rule: StallRule | None, streams: int) -> _Latencies:
     samples = raw.samples
     if isinstance(samples, Samples):
-        return _of_samples(raw, samples, rule)
+        return _of_samples(raw, samples, rule, streams)
     if rule is not None:
         raise ValueError("a stall rule needs instants, and a histogram has none")
     whole = summarise_counts(samples.corrected)
@@ -196,31 +263,80 @@ def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
         service=summarise_counts(samples.service),
         send_lag=summarise_counts(HistogramCounts.empty()),
         excluded_share=0.0,
+        effective=float(whole.count),
         late=0,
     )
 
 
-def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Latencies:
+def _of_samples(
+    raw: RawWindow, samples: Samples, rule: StallRule | None, streams: int
+) -> _Latencies:
+    weight = _weights(raw, samples, rule, streams)
     counted = samples.outcome <= 3
-    spans = (*raw.generator_spans, *raw.server_spans)
-    out = (
-        np.zeros(len(counted), np.bool_)
-        if rule is None
-        else excluded(samples.intended_ns, spans, rule)
-    )
-    answered = samples.outcome == 0
+    undisturbed = counted & (weight > 0)
+    answered = undisturbed & (samples.outcome == 0)
     corrected = samples.completed_ns - samples.intended_ns
-    undisturbed = answered & ~out
-    service = (samples.completed_ns - samples.written_ns)[undisturbed]
-    send_lag = (samples.written_ns - samples.intended_ns)[undisturbed]
+    service = (samples.completed_ns - samples.written_ns)[answered]
+    send_lag = (samples.written_ns - samples.intended_ns)[answered]
     return _Latencies(
         raw=summarise(corrected[counted]),
-        stall_free=summarise(corrected[counted & ~out]),
-        service=summarise(service, histogram=False),
-        send_lag=summarise(send_lag, histogram=False),
-        excluded_share=float(out.mean()) if len(out) else 0.0,
-        late=_unfinished_at_end(raw, samples, ~out),
+        stall_free=summarise(corrected[undisturbed], weight[undisturbed]),
+        service=summarise(service, weight[answered], histogram=False),
+        send_lag=summarise(send_lag, weight[answered], histogram=False),
+        excluded_share=1 - float(undisturbed.sum() / counted.sum()) if counted.any() else 0.0,
+        effective=effective_size(weight[undisturbed]),
+        late=_unfinished_in_slices(raw.turns, samples)
+        if raw.turns
+        else _unfinished_at_end(raw, samples, rule),
     )
+
+
+def _weights(raw: RawWindow, samples: Samples, rule: StallRule | None, streams: int) -> Weights:
+    """Return the weight of each request by the stall rule; 1 for all without one."""
+    if rule is None:
+        return np.ones(len(samples.outcome))
+    if rule.level is None:
+        return np.where(excluded(samples.intended_ns, spans_of(raw), rule), 0.0, 1.0)
+    own = samples.intended_ns, samples.completed_ns
+    traffic = raw.traffic or Traffic.of([own])
+    # A closed loop always has so many outstanding requests.
+    level = raw.connections * streams if raw.mode == "closed" else rule.level
+    spans = [*spans_of(raw, rule.gap_us), *(raw.turns.wakes if raw.turns else ())]
+    disturbances = Disturbances.of(spans, traffic.borders_ns, _end_ns(raw))
+    return weights(*own, traffic, disturbances, level)
+
+
+def spans_of(raw: RawWindow, gap_us: int = 0) -> list[Span]:
+    """Return the stalls of all cores that are longer than ``gap_us``."""
+    spans = (*raw.generator_spans, *raw.server_spans)
+    return [(start, end) for start, end in spans if end - start > gap_us * 1_000]
+
+
+def _end_ns(raw: RawWindow) -> int:
+    """Return the end of the measured part, ns from its start."""
+    return raw.turns.end_ns if raw.turns else round(raw.duration_s * 1e9)
+
+
+def _stalled_share(raw: RawWindow) -> float:
+    """Return the share of the arm's own time in stalls of any core."""
+    found = merged(spans_of(raw))
+    if not found:
+        return 0.0
+    starts, ends = np.array(found, np.int64).T
+    if raw.turns is None:
+        own, length = np.zeros(1, np.int64), _end_ns(raw)
+    else:
+        own, length = raw.turns.own, raw.turns.slice_ns
+
+    def before(instants: Instants) -> Instants:
+        """Return the stalled time up to each instant."""
+        place = np.searchsorted(starts, instants, "right")
+        whole = np.append(0, np.cumsum(ends - starts))
+        over = np.where(place > 0, np.maximum(ends[place - 1] - instants, 0), 0)
+        return np.asarray(whole[place] - over, np.int64)
+
+    stalled_ns = (before(own + length) - before(own)).sum()
+    return float(stalled_ns / (len(own) * length)) if len(own) * length else 0.0
 
 
 def _judge(
@@ -254,10 +370,12 @@ def _judge(
                 f"the generator could not keep up: p99 of its send lag is {lag_us:.0f} µs, over"
                 f" {gates.send_lag_share:.0%} of the p99; lower --rate or give it more cores"
             )
-    if seen.stall_free.count < gates.samples_needed:
+    if seen.effective < gates.samples_needed:
+        work = likely_work([raw])
         others.append(
-            f"{seen.stall_free.count} stall-free samples, {gates.samples_needed} are needed;"
-            " lengthen the windows"
+            f"an effective sample of {seen.effective:,.0f} requests,"
+            f" {gates.samples_needed:,} are needed; stalls touched {seen.excluded_share:.0%} of"
+            f" {raw.offered:,}" + (f"; {work}" if work else "")
         )
     if seen.excluded_share > gates.excluded_share:
         touched, work = (
@@ -268,13 +386,45 @@ def _judge(
     return (*own, *others), bool(own) and not others
 
 
-def _unfinished_at_end(raw: RawWindow, samples: Samples, undisturbed: NDArray[np.bool_]) -> int:
+_WAKE = 5
+"""Time in which the backlog of a stall drains, as a multiple of the stall's length.
+
+At a share ρ of the capacity it is ρ/(1 - ρ), 2.3 at 70 % (the fluid limit of a queue: Kleinrock,
+Queueing Systems II, ch. 2)."""
+
+
+def _unfinished_at_end(raw: RawWindow, samples: Samples, rule: StallRule | None) -> int:
     """Count requests answered only in the drain, except those of the window's last 1 %.
 
-    Requests touched by a stall do not count: a core taken away near the end of the window is not
+    Requests in a stall's wake do not count: a core taken away near the end of the window is not
     the server's fault.
     """
-    end_ns = round(raw.duration_s * 1e9)
-    early = samples.intended_ns < end_ns - round(raw.duration_s * 1e7)
+    end_ns = _end_ns(raw)
+    early = samples.intended_ns < end_ns - end_ns // 100
     late = (samples.outcome == 0) & early & (samples.completed_ns > end_ns)
-    return int((late & undisturbed).sum())
+    if rule is not None:
+        for start, end in merged(spans_of(raw)):
+            after = end + _WAKE * (end - start)
+            late &= (samples.completed_ns < start) | (samples.intended_ns > after)
+    return int(late.sum())
+
+
+_SLICE_LEFT = 0.1
+"""Share of a slice's requests that may be unanswered at its end.
+
+A queue at 70 % of the capacity leaves a few behind; one above the capacity leaves its excess."""
+
+
+def _unfinished_in_slices(turns: Turns, samples: Samples) -> int:
+    """Count the requests unanswered at the end of their slices, in a server that cannot keep up.
+
+    It is the share in the median slice, so that slices in which the host stalled, or in which
+    another arm's requests were still being served, do not decide.
+    """
+    slices = samples.intended_ns // turns.slice_ns
+    left = (samples.completed_ns > (slices + 1) * turns.slice_ns) & (samples.outcome == 0)
+    _, place, offered = np.unique(slices, return_inverse=True, return_counts=True)
+    if not len(offered):
+        return 0
+    share = float(np.median(np.bincount(place, left) / offered))
+    return round(share * len(slices)) if share > _SLICE_LEFT else 0

@@ -109,6 +109,10 @@ class Bench:
     """Processes of the workload's backend on this machine."""
     exclusive: bool = False
     """True if only one instance can run at a time, because each needs the whole host."""
+    slices: bool = True
+    """True if the arms of a block can share windows in slices."""
+    freezes: bool = False
+    """True if servers are stopped while it is not their turn in a window of slices."""
     deaths: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Deployments in which a server ended unexpectedly, by configuration."""
     address: str = "127.0.0.1"

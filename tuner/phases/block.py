@@ -32,7 +32,7 @@ from tuner.goals.constraint import Constraint
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, window_id
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.load.generator import Endpoint, Next, Slices, WindowPlan, WindowSpec
 from tuner.measurement import core_wait
 from tuner.measurement.error_log import complaints, signal_of
 from tuner.measurement.instrument import Mode
@@ -43,17 +43,28 @@ from tuner.phases.bench import Bench
 from tuner.phases.resource_watch import ResourceWatch
 from tuner.record.model import Block, BlockInstance, BlockState, Phase
 from tuner.space.configuration import Configuration
-from tuner.stats.diagnostics import unequal_stalls_p
+from tuner.stats.diagnostics import LEAST_STALLED, unequal_stalls_p
 from tuner.stats.slots import slots_of
 from tuner.stats.words import p_in_words
 from tuner.store.several_hosts import LEASE_S
 
 Drop = Callable[[Sequence[Measurement]], Mapping[str, str]]
 """Windows so far → instances that leave the block, with the reason."""
+Witness = Callable[[RawWindow], None]
+"""Receives each window with its samples, before it is judged."""
 
 
 class InvalidBlockError(HostError):
-    """A block that was not valid in any attempt."""
+    """A block that was not valid in any attempt.
+
+    Args:
+        message: the error in words.
+        overloaded: whether an arm did not keep up with the load.
+    """
+
+    def __init__(self, message: str, *, overloaded: bool = False) -> None:
+        super().__init__(message)
+        self.overloaded = overloaded
 
 
 UNEQUAL_STALLS = 0.01
@@ -87,7 +98,8 @@ class BlockSpec:
     """Every round must be valid for all arms; else a block is invalid only if its baseline is.
 
     A round with an invalid window is measured again, whole, at the block's end; a block that
-    would need more than a quarter of its rounds again is invalid.
+    would need more than a quarter of its rounds again is invalid. A block with fewer effective
+    samples than planned, since the host got worse, has more rounds.
     """
     seek: Constraint | None = None
     """The latency limit of a capacity search; ``rate_per_s`` is then each arm's first rate."""
@@ -95,9 +107,15 @@ class BlockSpec:
     """Labels of arms that may be missing even so, because the server may refuse them."""
 
     @property
-    def spare_rounds(self) -> int:
+    def allowed_bad(self) -> int:
         """Rounds that may be measured again."""
         return math.ceil(self.plan.rounds / 4) if self.needs_all else 0
+
+    @property
+    def spare_rounds(self) -> int:
+        """Rounds by which the block may be longer, for bad ones or for too few samples."""
+        grows = self.needs_all and self.plan.effective > 0
+        return self.plan.rounds if grows else self.allowed_bad
 
 
 def keep_all(_: Sequence[Measurement]) -> Mapping[str, str]:
@@ -105,7 +123,13 @@ def keep_all(_: Sequence[Measurement]) -> Mapping[str, str]:
     return {}
 
 
-def run_block(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
+def see_nothing(_: RawWindow) -> None:
+    """Ignore a window."""
+
+
+def run_block(
+    bench: Bench, spec: BlockSpec, drop: Drop = keep_all, witness: Witness = see_nothing
+) -> Block:
     """Run a block once, and store it in the record with any outcome.
 
     Raises:
@@ -120,7 +144,7 @@ def run_block(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
     number = bench.store.open_block(
         spec.phase, spec.index, bench.seed, planned, lease_s=LEASE_S + 3 * silence_s
     )
-    run = _Run(bench, spec, number, planned, drop)
+    run = _Run(bench, spec, number, planned, drop=drop, witness=witness)
     try:
         run.deploy()
         run.measure()
@@ -143,12 +167,12 @@ def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) 
     Raises:
         HostError, InstrumentError: it failed ``MOST_REPEATS`` times.
     """
-    problem = ""
+    problem, overloaded = "", False
     for attempt in range(1, MOST_REPEATS + 1):
         failure: Exception | None = None
         try:
             block = run_block(bench, spec, drop)
-            problem = block.reason
+            problem, overloaded = block.reason, any(window.bad for window in block.windows)
         except (HostError, InstrumentError) as error:
             if attempt == MOST_REPEATS:
                 raise
@@ -160,7 +184,8 @@ def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) 
         wait_out(bench, failure, attempt)
     raise InvalidBlockError(
         f"{spec.phase} block {spec.index} was not valid in {MOST_REPEATS} attempts; the last time:"
-        f" {problem}"
+        f" {problem}",
+        overloaded=overloaded,
     )
 
 
@@ -181,12 +206,15 @@ class _Run:
         spec: BlockSpec,
         number: int,
         planned: Sequence[BlockInstance],
+        *,
         drop: Drop,
+        witness: Witness,
     ) -> None:
         self._bench = bench
         self._spec = spec
         self._number = number
         self._drop = drop
+        self._witness = witness
         self._started = bench.clock()
         self._instances = {i.instance: i for i in planned}
         self._logs: dict[str, str] = {}
@@ -248,6 +276,9 @@ class _Run:
             self._order(live, random, round_)
             for round_ in range(self._spec.plan.rounds + self._spec.spare_rounds)
         ]
+        if self._slices:
+            self._run_in_slices([window for round_ in rounds for window in round_])
+            return
         if self._spec.seek is None:
             self._run(tuple(window for round_ in rounds for window in round_))
             return
@@ -259,13 +290,38 @@ class _Run:
 
     def _run(self, windows: tuple[WindowSpec, ...]) -> None:
         if not self._alone:
-            plan = WindowPlan(self._bench.workload, tuple(self._endpoints), windows)
+            there = {label for window in windows for label in window.instances}
+            endpoints = tuple(e for e in self._endpoints if e.instance in there)
+            plan = WindowPlan(self._bench.workload, endpoints, windows)
             self._watch.begin(plan)
             self._bench.generator.run(plan, self._after)
             return
         for window in windows:
             if not self._stopped and window.instance in self._staying:
                 self._run_alone(window)
+
+    @property
+    def _slices(self) -> bool:
+        """True if the instances share every round in slices."""
+        plan = self._spec.plan
+        return bool(plan.slice_ms) and not self._alone and self._spec.seek is None
+
+    @property
+    def _freezes(self) -> bool:
+        """True if servers are stopped while it is not their turn."""
+        return self._bench.freezes and all(endpoint.pids for endpoint in self._endpoints)
+
+    def _run_in_slices(self, rounds: Sequence[WindowSpec]) -> None:
+        """Measure rounds that all instances share; one that leaves is not in the later ones."""
+        left = list(rounds)
+        while left and not self._stopped:
+            staying = self._staying
+            self._run(tuple(_among(window, staying) for window in left))
+            measured = {window.round for window in self._windows}
+            left = [window for window in left if int(window.window_id) not in measured]
+            if self._staying == staying:
+                # The generator has offered all that there was.
+                return
 
     def _run_alone(self, window: WindowSpec) -> None:
         """Measure one window of an instance that is started alone for it."""
@@ -281,12 +337,26 @@ class _Run:
     ) -> tuple[WindowSpec, ...]:
         """Return one round in random order; all its windows share the arrival schedule's seed.
 
+        In slices a round is one window; the generator orders its slices by the same seed.
         Common random numbers (Law, Simulation Modeling and Analysis, ch. 11): within a round
         every instance gets the same arrivals.
         """
         spec = self._spec
         fresh = round_ == 0 or spec.seek is not None or self._bench.exclusive
         seed = int(random.integers(2**53))
+        if self._slices:
+            order = tuple(live[place] for place in random.permutation(len(live)))
+            window = WindowSpec(
+                window_id=f"{round_:02d}",
+                instance="",
+                mode=spec.mode,
+                rate_per_s=spec.rate_per_s,
+                seed=seed,
+                warmup_s=spec.plan.first_warmup_s if fresh else spec.plan.warmup_s,
+                duration_s=spec.plan.window_s,
+                slices=Slices(order, spec.plan.slice_ms, freeze=self._freezes),
+            )
+            return (window,)
         return tuple(
             WindowSpec(
                 window_id=window_id(round_, live[place]),
@@ -318,6 +388,7 @@ class _Run:
         )
 
     def _after(self, raw: RawWindow) -> Next:
+        self._witness(raw)
         used = self._watch.end(raw.window_id, raw.instance)
         answer = self._judge(raw, used)
         self._watch.go_on()
@@ -413,7 +484,17 @@ class _Run:
             return False
         rounds = last + 1
         good = self._good_rounds()
-        return good >= self._spec.plan.rounds or rounds - good > self._spec.spare_rounds
+        if good >= self._spec.plan.rounds:
+            return self._effective() >= self._spec.plan.effective
+        return rounds - good > self._spec.allowed_bad
+
+    def _effective(self) -> float:
+        """Return the effective samples of the remaining instance that has the fewest."""
+        sums = dict.fromkeys(self._staying, 0.0)
+        for window in self._windows:
+            if window.valid and window.instance in sums:
+                sums[window.instance] += window.effective or 0.0
+        return min(sums.values(), default=0.0)
 
     def _good_rounds(self) -> int:
         """Return the number of rounds with valid windows of all remaining instances."""
@@ -453,7 +534,7 @@ class _Run:
         return next(refused, "")
 
     def _unequal_stalls(self) -> str:
-        """Return why the stall rule makes the block invalid: its shares depend on the arm.
+        """Return why stalls make the block invalid: they depend on the arm.
 
         It applies only if all arms stay. The level is 1 %, because a false alarm costs a
         repetition.
@@ -463,18 +544,18 @@ class _Run:
         shares: dict[int, list[float]] = {}
         staying = [w for w in self._windows if w.instance in self._staying]
         for window in sorted(staying, key=lambda window: window.instance):
-            shares.setdefault(window.round, []).append(window.excluded_share)
+            shares.setdefault(window.round, []).append(window.stalled_share or 0.0)
         table = [row for row in shares.values() if len(row) == len(self._staying)]
         p_value = unequal_stalls_p(table) if table else 1.0
-        if p_value > UNEQUAL_STALLS:
+        means = np.mean(table, axis=0) if table else np.zeros(1)
+        if p_value > UNEQUAL_STALLS or np.ptp(means) < LEAST_STALLED:
             return ""
-        means = np.mean(table, axis=0)
         most = sorted(self._staying)[int(means.argmax())]
         why = likely_work(window for window in staying if window.instance == most)
         return (
-            f"stalls excluded from {means.min():.1%} to {means.max():.1%} of the arms' requests,"
-            f" most in {most}, more than chance allows ({p_in_words(p_value)}): they depend on what"
-            " is measured"
+            f"stalls took {means.min():.1%} to {means.max():.1%} of the arms' time, most in"
+            f" {most}, more than chance allows ({p_in_words(p_value)}): they depend on what is"
+            " measured"
         ) + (f"; {why}" if why else "")
 
     def close(self, state: BlockState, reason: str) -> Block:
@@ -495,6 +576,13 @@ class _Run:
             instances=instances,
             windows=tuple(self._windows),
         )
+
+
+def _among(window: WindowSpec, staying: frozenset[str]) -> WindowSpec:
+    """Return a window that only the remaining instances share."""
+    assert window.slices is not None  # noqa: S101 - every window of a block in slices has them
+    there = tuple(label for label in window.slices.instances if label in staying)
+    return replace(window, slices=replace(window.slices, instances=there))
 
 
 def _name_of(number: int) -> str:

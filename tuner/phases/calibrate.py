@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tuner.errors import HostError, InstrumentError
 from tuner.goals.capacity import crossing, points
 from tuner.goals.constraint import Constraint
@@ -18,7 +16,7 @@ from tuner.judge.scoring import BASELINE, counted_windows, differences
 from tuner.measurement.bottleneck import generator_is_limit
 from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
+from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.record.model import Block, Calibration, Record
 from tuner.space.configuration import Configuration
 from tuner.stats.margin import NO_MARGIN, Margin
@@ -31,7 +29,7 @@ OTHER_LOAD_SHARES = (0.5, 0.85)
 """Further load points in the report, because p99 rises steeply near saturation."""
 _DEAREST = Overhead(deploy_s=4.0, gap_s=0.05, switch_s=15.0)
 """Upper limits, above those of Ansible and SSH on a controller without overload."""
-_LOWERED = ", lowered because the baseline was not steady there"
+_LOWERED = ", lowered because the baseline did not keep up there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,26 +131,16 @@ def lower(load: tuple[float, str]) -> tuple[float, str]:
     return _round(0.8 * rate), source.removesuffix(_LOWERED) + _LOWERED
 
 
-class UnsteadyError(InvalidBlockError):
-    """Identical instances that differ too much at this load to detect the wanted effect."""
-
-
 def run_aa(
     bench: Bench,
     baseline: Configuration,
     rate_per_s: float,
     plan: StudyPlan,
-    *,
-    sigma_limit: float = math.inf,
 ) -> list[Block]:
     """Measure blocks of identical instances, in the same way as candidates.
 
-    Args:
-        sigma_limit: largest acceptable noise of a block's difference, judged by the first block.
-
     Raises:
         InvalidBlockError: the baseline cannot hold this rate here.
-        UnsteadyError: it holds the rate unsteadily, too close to saturation.
     """
     labels = [BASELINE, *(f"twin{i}" for i in range(1, plan.aa_instances))]
     cost_s = plan.aa.cost_s(len(labels))
@@ -170,37 +158,10 @@ def run_aa(
             seek=bench.goals.seek,
         )
         blocks.append(repeat_until_complete(bench, spec))
-        sigma = expected_sigma(bench, blocks[0])
-        if index == 0 and sigma > sigma_limit:
-            raise UnsteadyError(
-                f"at {rate_per_s:,.0f}/s identical instances differ by {sigma:.0%} from block to"
-                f" block, and {sigma_limit:.0%} is the most with which the effect can be seen"
-            )
         bench.progress.step(
             f"A/A block {index + 1} of {plan.aa_blocks}", (plan.aa_blocks - index - 1) * cost_s
         )
     return blocks
-
-
-def expected_sigma(bench: Bench, block: Block) -> float:
-    """Return the expected noise of a block's difference, from the windows of one block.
-
-    The standard deviation of the pseudomedian of R rounds, √(π/3)·s/√R, with s from the median
-    absolute deviation of differences within rounds, which a few disturbed ones do not move. 0 for a
-    capacity, which has no spread within one block.
-    """
-    if bench.objective.slo:
-        return 0.0
-    logs = np.array(
-        [
-            [bench.objective.ln(window) for window in counted_windows(block, i.instance)]
-            for i in block.instances
-        ]
-    )
-    between = logs[1:] - logs[:-1]
-    spread = between - np.median(between, axis=1, keepdims=True)
-    s = 1.4826 * float(np.median(np.abs(spread)))
-    return s * math.sqrt(math.pi / 3 / logs.shape[1])
 
 
 def calibration(

@@ -10,10 +10,11 @@ import numpy as np
 from tuner.errors import HostError, InstrumentError
 from tuner.judge.contest import block_cost_s
 from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
+from tuner.measurement.stalls import SPANS
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
-from tuner.phases.study import SEEKING_UTILISATION, seeking
+from tuner.phases.study import seeking
 from tuner.record.model import Block
 
 _MOST_FAILURES = 3
@@ -26,8 +27,7 @@ def run_ladder(
 
     Complete blocks in the record are not measured again.
 
-    All rates have the same stall rule, because one that depends on the rate would exclude more at
-    some rates. A failed block is left out with a note; its rate has the other passes.
+    A failed block is left out with a note; its rate has the other passes.
 
     Raises:
         HostError, InstrumentError: the host or the generator fails repeatedly.
@@ -43,7 +43,6 @@ def run_ladder(
         f" {max(rates_per_s):,.0f}/s, each {passes} times",
         left * cost_s,
     )
-    rule = bench.rule.at(SEEKING_UTILISATION) if bench.rule else None
     failures = 0
     for pass_ in range(passes):
         order = np.random.default_rng([bench.seed, pass_]).permutation(len(rates_per_s))
@@ -64,7 +63,7 @@ def run_ladder(
                 needs_all=False,
             )
             try:
-                run_block(replace(bench, gates=gates, rule=rule), spec)
+                run_block(replace(bench, gates=gates, rule=bench.rule and SPANS), spec)
             except (HostError, InstrumentError) as error:
                 failures += 1
                 if failures > _MOST_FAILURES:

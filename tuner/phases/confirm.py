@@ -177,12 +177,11 @@ def run_load_points(
             rate_per_s=round(share * calibration.capacity_per_s),
             needs_all=False,
         )
-        rule = bench.rule.at(share) if bench.rule else None
         # At a lower rate the same windows have fewer requests.
         held = int(spec.rate_per_s * spec.plan.window_s / STALL_ALLOWANCE)
         gates = replace(bench.gates, samples_needed=min(bench.gates.samples_needed, held))
         try:
-            run_block(replace(bench, rule=rule, gates=gates), spec)
+            run_block(replace(bench, gates=gates), spec)
         except (HostError, InstrumentError) as error:
             bench.progress.note(f"load point {share:.0%} left out: {error}")
         bench.progress.step(f"{share:.0%} of the baseline's capacity", 0.0)

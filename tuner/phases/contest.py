@@ -7,23 +7,40 @@ from dataclasses import dataclass, replace
 
 from tuner.errors import HostError
 from tuner.judge.contest import ContestPlan, block_cost_s
-from tuner.judge.plan import BlockPlan, plan_blocks
+from tuner.judge.plan import BlockPlan, Sampling, StudyPlan, plan_blocks
 from tuner.judge.scoring import windows_of
+from tuner.measurement.stalls import CYCLES, SPANS
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.phases.calibrate import Capacity, load_point, measure_capacity, run_aa
 from tuner.phases.compare import PlannedBlocks, run_blocks
+from tuner.phases.probe import OverloadedError, probe, sampling_of
 from tuner.phases.study import (
     SATURATION_GATES,
     Calibrated,
     StudySpec,
     gated,
     keep_calibration,
+    probe_load,
     seeking,
 )
 
 CAPACITY = BlockPlan(rounds=3, window_s=0.5, first_warmup_s=0.4, warmup_s=0.1)
+
+
+_BUSIEST = 0.8
+"""Share of the weakest arm's capacity above which its busy cycles hardly ever end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContestLoad:
+    """The load of all arms of a contest; see ``tuner.record.contenders.Contest``."""
+
+    rate_per_s: float
+    """Offered rate; ignored in a closed loop."""
+    slice_ms: float = 0.0
+    level: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +102,44 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
     """
     known = bench.store.record().calibration
     if known is not None:
-        plan = replace(plan_blocks(bench.goals, known.rate_per_s, spec.time_s), aa_blocks=2)
-        ready = gated(bench, plan, known.rate_per_s / known.capacity_per_s)
-        return Calibrated(ready, known, plan, 0)
+        sampling = sampling_of(known, bench)
+        plan = _quick(bench, known.rate_per_s, spec, sampling)
+        return Calibrated(gated(bench, plan, sampling.level), known, plan, 0)
     capacity = measure_capacity(
         replace(bench, gates=SATURATION_GATES), bench.baseline, spec.server_cores
     )
     load = load_point(capacity, spec.rate_per_s)
-    plan = replace(plan_blocks(bench.goals, load[0], spec.time_s), aa_blocks=2)
-    ready = gated(bench, plan, load[0] / capacity.per_s)
+    sampling, load = probe_load(bench, load, fixed=spec.rate_per_s is not None)
+    plan = _quick(bench, load[0], spec, sampling)
+    ready = gated(bench, plan, sampling.level)
     blocks = run_aa(ready, bench.baseline, load[0], plan)
-    found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan)
+    found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
     return Calibrated(ready, found, plan, 0)
 
 
-def run_contest(
-    bench: Bench, arms: Sequence[Arm], plan: ContestPlan, rate_per_s: float, utilisation: float
-) -> bool:
+def _quick(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> StudyPlan:
+    plan = plan_blocks(bench.goals, rate_per_s, spec.time_s, sampling=sampling)
+    return replace(plan, aa_blocks=2)
+
+
+def probe_contest(
+    bench: Bench, arms: Sequence[Arm], seen: Capacities, rate_per_s: float
+) -> ContestLoad:
+    """Return the load of a contest: in slices if all arms have idle moments at the rate.
+
+    The weakest arm is probed, since its busy cycles are the longest.
+    """
+    weakest = min(arms, key=lambda arm: seen.per_s[arm.label])
+    if bench.goals.mode == "closed" or rate_per_s > _BUSIEST * seen.per_s[weakest.label]:
+        return ContestLoad(rate_per_s)
+    try:
+        found = probe(bench, weakest.configuration, rate_per_s)
+    except OverloadedError:
+        return ContestLoad(rate_per_s)
+    return ContestLoad(rate_per_s, found.slice_ms, found.level)
+
+
+def run_contest(bench: Bench, arms: Sequence[Arm], plan: ContestPlan, load: ContestLoad) -> bool:
     """Measure the missing blocks of all arms at one rate (``run_blocks``).
 
     An arm that does not serve the rate is a finding, not a fault: its windows count, with the age
@@ -113,20 +151,23 @@ def run_contest(
     Raises:
         HostError, InstrumentError: the host or the generator fails repeatedly.
     """
-    rule = bench.rule.at(min(0.95, utilisation)) if bench.rule and utilisation > 0 else bench.rule
+    rule = bench.rule and (SPANS if load.level is None else replace(CYCLES, level=load.level))
     planned = PlannedBlocks(
         title=f"all arms: {plan.blocks} common blocks",
         spec=BlockSpec(
             phase="contest",
             index=0,
             arms=tuple(arms),
-            plan=plan.block,
+            plan=replace(plan.block, slice_ms=load.slice_ms),
             mode=bench.goals.mode,
-            rate_per_s=rate_per_s,
+            rate_per_s=load.rate_per_s,
             needs_all=True,
         ),
         count=plan.blocks,
         cost_s=block_cost_s(plan.block, len(arms)),
         earlier_count=False,
     )
-    return run_blocks(replace(bench, gates=seeking(Gates(plan.samples_needed)), rule=rule), planned)
+    return run_blocks(
+        replace(bench, gates=seeking(Gates(plan.samples_needed)), rule=rule),
+        planned,
+    )

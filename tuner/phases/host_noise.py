@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tuner.errors import HostError
-from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan, StudyPlan, plan_blocks
-from tuner.judge.scoring import BASELINE
+from tuner.goals.metric import Metric
+from tuner.judge.plan import BlockPlan, StudyPlan, plan_blocks
+from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
-from tuner.phases.calibrate import (
-    aa_differences,
-    expected_sigma,
-    load_point,
-    lower,
-    measure_capacity,
-)
-from tuner.phases.study import SATURATION_GATES, gated
+from tuner.phases.calibrate import aa_differences, load_point, measure_capacity
+from tuner.phases.study import SATURATION_GATES, gated, probe_load
 from tuner.record.model import Block
 from tuner.stats.power import pooled_sigma
 
@@ -25,8 +22,8 @@ _TWINS = 3
 """Identical instances in addition to the baseline."""
 _ROUNDS = 5
 _WINDOW_S = 0.5
-_ATTEMPTS = 2
-"""Attempts at lower load points."""
+_LEAST_SAMPLES = Metric("p99").samples_least
+"""Effective samples of a window, which is too short for those of a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +56,22 @@ def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
     """
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline, server_cores)
-    load = load_point(capacity, None)
-    problem = ""
-    for _ in range(_ATTEMPTS):
-        plan = plan_blocks(bench.goals, load[0], time_s)
-        short = _short(plan, load[0])
-        ready = gated(bench, short, load[0] / capacity.per_s)
-        block = _aa_block(ready, load[0], short.aa)
-        if block.state == "complete":
-            return HostNoise(_sigma(bench, block, plan.confirm), load[0], _touched(block))
-        problem = f"{block.reason} (at {load[0]:,.0f} requests/s)"
-        load = lower(load)
-    raise HostError(f"identical instances cannot be measured here: {problem}")
+    sampling, load = probe_load(bench, load_point(capacity, None), fixed=False)
+    plan = plan_blocks(bench.goals, load[0], time_s, sampling=sampling)
+    short = _short(plan)
+    block = _aa_block(gated(bench, short, sampling.level), load[0], short.aa)
+    if block.state != "complete":
+        raise HostError(
+            f"identical instances cannot be measured here: {block.reason}"
+            f" (at {load[0]:,.0f} requests/s)"
+        )
+    return HostNoise(_sigma(bench, block, plan.confirm), load[0], _touched(block))
 
 
-def _short(plan: StudyPlan, rate_per_s: float) -> StudyPlan:
+def _short(plan: StudyPlan) -> StudyPlan:
     """Return the plan with an A/A block of a few seconds."""
-    held = max(1, math.floor(rate_per_s * _WINDOW_S / STALL_ALLOWANCE))
-    block = replace(plan.aa, rounds=_ROUNDS, window_s=_WINDOW_S)
-    return replace(plan, aa=block, samples_needed=min(plan.samples_needed, held))
+    block = replace(plan.aa, rounds=_ROUNDS, window_s=_WINDOW_S, effective=0.0)
+    return replace(plan, aa=block, samples_needed=min(plan.samples_needed, _LEAST_SAMPLES))
 
 
 def _aa_block(bench: Bench, rate_per_s: float, plan: BlockPlan) -> Block:
@@ -97,10 +91,31 @@ def _aa_block(bench: Bench, rate_per_s: float, plan: BlockPlan) -> Block:
 
 def _sigma(bench: Bench, block: Block, plan: BlockPlan) -> float:
     seen = pooled_sigma(aa_differences([block], bench.objective)).sigma_d
-    of_windows = expected_sigma(bench, block)
+    of_windows = _expected_sigma(bench, block)
     fewer = (_ROUNDS * _WINDOW_S) / (plan.rounds * plan.window_s)
     of_starts = max(0.0, seen**2 - of_windows**2)
     return math.sqrt(of_starts + of_windows**2 * min(1.0, fewer))
+
+
+def _expected_sigma(bench: Bench, block: Block) -> float:
+    """Return the expected noise of a block's difference, from the windows of one block.
+
+    The standard deviation of the pseudomedian of R rounds, √(π/3)·s/√R, with s from the median
+    absolute deviation of differences within rounds, which a few disturbed ones do not move. 0 for a
+    capacity, which has no spread within one block.
+    """
+    if bench.objective.slo:
+        return 0.0
+    logs = np.array(
+        [
+            [bench.objective.ln(window) for window in counted_windows(block, i.instance)]
+            for i in block.instances
+        ]
+    )
+    between = logs[1:] - logs[:-1]
+    spread = between - np.median(between, axis=1, keepdims=True)
+    s = 1.4826 * float(np.median(np.abs(spread)))
+    return s * math.sqrt(math.pi / 3 / logs.shape[1])
 
 
 def _touched(block: Block) -> float:

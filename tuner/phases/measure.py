@@ -33,15 +33,14 @@ def measure_one(bench: Bench, spec: StudySpec) -> Measured:
     rate_per_s, source = load_point(capacity, spec.rate_per_s)
     plan = plan_blocks(bench.goals, rate_per_s, spec.time_s, exclusive=bench.exclusive)
     if bench.goals.seek:
-        seeking = gated(bench, plan, rate_per_s / capacity.per_s)
+        seeking = gated(bench, plan)
         rate_per_s, source = limit_point(
             seeking, bench.baseline, bench.goals.seek, rate_per_s, plan
         )
     gates = Gates(samples_needed=plan.samples_needed)
-    rule = bench.rule.at(rate_per_s / capacity.per_s) if bench.rule else None
     bench.progress.phase("measuring", plan.confirm.cost_s(1))
     block = run_block(
-        replace(bench, gates=gates, rule=rule),
+        replace(bench, gates=gates),
         BlockSpec(
             phase="aa",
             index=0,

@@ -45,7 +45,9 @@ class ResourceWatch:
     def begin(self, plan: WindowPlan) -> None:
         """Read before the first window of a plan."""
         self._servers = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
-        self._loaded_s = {w.window_id: w.warmup_s + w.duration_s for w in plan.windows}
+        self._loaded_s = {
+            w.id_of(label): w.warmup_s + w.duration_s for w in plan.windows for label in w.instances
+        }
         self.go_on()
         self._seen = frozenset(self._before.processes if self._before else ())
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tuner.errors import HostError
 from tuner.judge.confirmation import tally_of
 from tuner.judge.forecast import Question, Times, claim_words
-from tuner.judge.plan import FIXED, Budget, Design, StudyPlan
+from tuner.judge.plan import ASSUMED, FIXED, Budget, Design, Sampling, StudyPlan
+from tuner.measurement.stalls import SPANS
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import InvalidBlockError
@@ -24,25 +25,19 @@ from tuner.phases.calibrate import (
     run_aa,
 )
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
+from tuner.phases.probe import OverloadedError, probe, sampling_of
 from tuner.phases.search import SearchSpec, run_search
 from tuner.record.model import Block, Calibration, Record
 from tuner.search.schedule import leaders
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
-from tuner.stats.power import PooledSigma, largest_sigma
+from tuner.stats.power import PooledSigma
 from tuner.words.terminal import duration
 
 SATURATION_GATES = Gates(samples_needed=1_000)
 """Gates of closed loops, which need no resolution of the tail."""
-SEEKING_UTILISATION = 0.8
-"""Utilisation that the stall rule assumes in a capacity search: one figure for all rates.
-
-Near the limit the true utilisation is higher, but at 95 % of the capacity the rule would exclude
-whole windows on a shared host."""
-_COARSEST = 1.7
-"""Largest accepted multiple of the wanted effect for the minimum detectable one."""
 _LOAD_ATTEMPTS = 3
-"""Attempts at lower load points before the study gives up."""
+"""Load points that are tried, each lower, until the baseline keeps up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +114,8 @@ def announce_times(ready: Calibrated, spec: StudySpec) -> None:
     """Report the duration of the whole study, from the measured costs of its blocks."""
     bench, plan = ready.bench, ready.plan
     record = bench.store.record()
-    question = _question(bench, ready.calibration.rate_per_s, spec)
+    sampling = sampling_of(ready.calibration, bench)
+    question = _question(bench, ready.calibration.rate_per_s, spec, sampling)
     whole = _whole(bench, ready.calibration, plan, ready.confirm_blocks, spec)
     left = _times_left(record, whole, ready)
     begun_s = record.blocks[0].started_unix_s - record.started_unix_s
@@ -189,23 +185,77 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
     """Measure capacity, load point and noise, or take them from the record."""
     found = bench.store.record().calibration
     if found is not None:
-        plan = _planned(bench, found.rate_per_s, spec)
+        sampling = sampling_of(found, bench)
+        plan = _planned(bench, found.rate_per_s, spec, sampling)
         return _calibrated(bench, found, plan, spec)
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
     load = load_point(capacity, spec.rate_per_s)
     if bench.goals.seek:
-        plan = _planned(bench, load[0], spec)
-        ready = gated(bench, plan, load[0] / capacity.per_s)
+        plan = _planned(bench, load[0], spec, ASSUMED)
+        ready = gated(bench, plan)
         load = limit_point(ready, bench.baseline, bench.goals.seek, load[0], plan)
     bench.progress.note(
         f"capacity of the baseline {capacity.per_s:,.0f} requests/s;"
         f" load point {load[0]:,.0f}/s ({load[1]})"
     )
-    blocks, load = _noise(bench, spec, capacity, load)
-    plan = _planned(bench, load[0], spec)
-    found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan)
+    sampling, plan, blocks, load = _noise(bench, spec, load)
+    found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
     return _calibrated(bench, found, plan, spec)
+
+
+def _noise(
+    bench: Bench, spec: StudySpec, load: tuple[float, str]
+) -> tuple[Sampling, StudyPlan, list[Block], tuple[float, str]]:
+    """Measure A/A blocks, at a lower load point if the baseline does not keep up in them."""
+    fixed = spec.rate_per_s is not None
+    for attempt in range(1, _LOAD_ATTEMPTS + 1):
+        sampling, load = probe_load(bench, load, fixed=fixed)
+        plan = _planned(bench, load[0], spec, sampling)
+        try:
+            blocks = run_aa(gated(bench, plan, sampling.level), bench.baseline, load[0], plan)
+        except InvalidBlockError as error:
+            if fixed or not error.overloaded or attempt == _LOAD_ATTEMPTS:
+                raise
+            load = lower(load)
+            bench.progress.note(f"{error}; trying {load[0]:,.0f}/s")
+        else:
+            return sampling, plan, blocks, load
+    raise AssertionError("the last attempt returns or raises")
+
+
+def probe_load(
+    bench: Bench, load: tuple[float, str], *, fixed: bool
+) -> tuple[Sampling, tuple[float, str]]:
+    """Return slices and level for the load point, and the load point that the baseline holds.
+
+    Args:
+        load: rate and its source, in words.
+        fixed: whether the rate is the user's.
+
+    Raises:
+        HostError: the baseline does not keep up with the rate, nor with lower ones.
+    """
+    for attempt in range(_LOAD_ATTEMPTS):
+        try:
+            sampling = probe(bench, bench.baseline, load[0])
+        except OverloadedError as error:
+            if fixed or attempt + 1 == _LOAD_ATTEMPTS:
+                raise HostError(f"at {load[0]:,.0f}/s the baseline fails: {error}") from error
+            load = lower(load)
+            bench.progress.note(f"{error}; trying {load[0]:,.0f}/s")
+        else:
+            bench.progress.note(_words(sampling))
+            return sampling, load
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _words(sampling: Sampling) -> str:
+    """Return what the probe found."""
+    worth = f"{sampling.effective_share:.0%} of the requests count (the others met a stall)"
+    if not sampling.slice_ms:
+        return worth
+    return f"the arms take turns in slices of {sampling.slice_ms:g} ms; {worth}"
 
 
 def keep_calibration(
@@ -216,6 +266,7 @@ def keep_calibration(
     load: tuple[float, str],
     *,
     plan: StudyPlan,
+    sampling: Sampling,
 ) -> Calibration:
     """Evaluate the A/A blocks, and store the calibration in the record."""
     found = calibration(
@@ -228,35 +279,14 @@ def keep_calibration(
         plan=plan,
         design=spec.design,
     )
+    found = replace(
+        found,
+        effective_share=sampling.effective_share,
+        slice_ms=sampling.slice_ms,
+        level=sampling.level,
+    )
     bench.store.set_calibration(found)
     return found
-
-
-def _noise(
-    bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str]
-) -> tuple[list[Block], tuple[float, str]]:
-    """Measure A/A blocks, at a lower load point if the baseline is not steady at the first."""
-    for _ in range(_LOAD_ATTEMPTS - 1):
-        try:
-            return _aa_at(bench, spec, capacity, load, picky=spec.rate_per_s is None), load
-        except InvalidBlockError as error:
-            if spec.rate_per_s is not None:
-                raise
-            load = lower(load)
-            bench.progress.note(f"{error}; retrying at {load[0]:,.0f}/s")
-    return _aa_at(bench, spec, capacity, load, picky=False), load
-
-
-def _aa_at(
-    bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str], *, picky: bool
-) -> list[Block]:
-    plan = _planned(bench, load[0], spec)
-    ready = gated(bench, plan, load[0] / capacity.per_s)
-    blocks = spec.design.worth(Budget(spec.time_s, spec.search).confirm_blocks(plan, spec.design))
-    limit = math.inf
-    if picky:
-        limit = largest_sigma(_COARSEST * spec.effect, blocks, spec.design.level)
-    return run_aa(ready, bench.baseline, load[0], plan, sigma_limit=limit)
 
 
 def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:
@@ -275,7 +305,7 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
             f"capacity: {plan.confirm.rounds} windows of {plan.confirm.window_s:.2g} s an arm, of"
             f" {plan.samples_needed:,} requests at {found.rate_per_s:,.0f}/s"
         )
-    ready = gated(bench, plan, found.rate_per_s / found.capacity_per_s)
+    ready = gated(bench, plan, found.level or 0)
     if spec.economise and _whole(bench, found, plan, blocks, spec).total_s > spec.time_s:
         # Calibration took longer than planned. No claim depends on the other load points.
         plan = replace(plan, points=0)
@@ -294,7 +324,7 @@ def _note_power(bench: Bench, found: Calibration, spec: StudySpec) -> None:
         )
     if margin.claimable(seen) <= spec.effect:
         return
-    question = _question(bench, found.rate_per_s, spec)
+    question = _question(bench, found.rate_per_s, spec, sampling_of(found, bench))
     needed_s = question.claiming_s(found.sigma_d_upper, spec.effect, spec.time_s)
     if needed_s > spec.time_s:
         bench.progress.note(claim_words(spec.effect, needed_s))
@@ -306,16 +336,16 @@ def _whole(
     """Return the time of each phase, including calibration."""
     record = bench.store.record()
     before_s = sum(b.took_s for b in record.blocks if b.phase in ("capacity", "aa"))
-    question = _question(bench, found.rate_per_s, spec)
+    question = _question(bench, found.rate_per_s, spec, sampling_of(found, bench))
     return question.times(plan, spec.time_s, blocks, before_s)
 
 
-def _planned(bench: Bench, rate_per_s: float, spec: StudySpec) -> StudyPlan:
-    question = _question(bench, rate_per_s, spec)
+def _planned(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> StudyPlan:
+    question = _question(bench, rate_per_s, spec, sampling)
     return question.plan_in_time(spec.time_s) if spec.economise else question.plan(spec.time_s)
 
 
-def _question(bench: Bench, rate_per_s: float, spec: StudySpec) -> Question:
+def _question(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> Question:
     return Question(
         bench.goals,
         rate_per_s,
@@ -323,17 +353,16 @@ def _question(bench: Bench, rate_per_s: float, spec: StudySpec) -> Question:
         exclusive=bench.exclusive,
         overhead=overhead(bench.store.record(), exclusive=bench.exclusive),
         search=spec.search,
+        sampling=sampling,
     )
 
 
-def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
-    """Return the bench with gates and stall rule for the load point."""
+def gated(bench: Bench, plan: StudyPlan, level: int = 0) -> Bench:
+    """Return the bench with gates for the plan, and busy cycles above a level."""
     allowed = bench.goals.error_share
     if bench.goals.mode == "closed":
         return replace(bench, gates=replace(SATURATION_GATES, error_share=allowed))
-    if bench.goals.seek:
-        utilisation = SEEKING_UTILISATION
-    rule = bench.rule.at(utilisation) if bench.rule else None
+    rule = bench.rule and (SPANS if bench.goals.seek else replace(bench.rule, level=level))
     gates = Gates(samples_needed=plan.samples_needed, error_share=allowed)
     return replace(bench, gates=seeking(gates) if bench.goals.seek else gates, rule=rule)
 

@@ -106,6 +106,10 @@ class Contest:
     """Smallest difference worth having, as a share."""
     margin_symmetric: bool = False
     """As ``tuner.record.model.Protocol.margin_symmetric``."""
+    slice_ms: float = 0.0
+    """Length of the slices in which the arms share a window, ms; 0: separate windows."""
+    level: int | None = None
+    """Outstanding requests above which a busy cycle begins; None: spans around stalls."""
     alike: tuple[AlignedDefault, ...] = ()
     scaling: tuple[str, ...] = ()
     """Scaling of the published sizes, in words."""

@@ -171,6 +171,12 @@ class Calibration:
     """The same as above for the second objective; 0 without one."""
     second_half_width: float = 0.0
     second_minimum_detectable_effect: float = 0.0
+    effective_share: float = 0.0
+    """Effective samples per request; 0 in records of earlier versions."""
+    slice_ms: float = 0.0
+    """Length of the slices in which arms share a window, ms; 0: separate windows."""
+    level: int | None = None
+    """Outstanding requests above which a busy cycle begins; None in earlier records."""
 
 
 @dataclass(frozen=True, slots=True)

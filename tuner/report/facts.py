@@ -11,7 +11,7 @@ from dataclasses import fields
 from tuner.judge.results import StudyResult
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Measurement
+from tuner.measurement.window import Gates, Measurement
 from tuner.record.model import Evidence, Original, Protocol, Record, TrialState
 from tuner.stats.verdict import VerdictKind
 from tuner.stats.words import counted
@@ -78,6 +78,7 @@ def method_facts(study: StudyResult) -> Facts:
             ("Connections", f"{first.connections}, {first.protocol}"),
             *_wire(windows),
             ("Windows", f"{len(windows)} of {first.duration_s:.3g} s, {requests:,} requests"),
+            *_slices(windows),
             ("Generator", _generator(windows)),
         ]
     if protocol:
@@ -142,8 +143,8 @@ def protocol_facts(study: StudyResult) -> Facts:
             (
                 f"errors ≤ {100 * gates.error_share:g} %, achieved within"
                 f" {100 * gates.rate_error:g} % of offered, at least {gates.samples_needed:,}"
-                f" stall-free samples, at most {100 * gates.excluded_share:g} % of requests touched"
-                f" by stalls, generator's send lag ≤ {100 * gates.send_lag_share:g} % of the p99"
+                f" {_samples(protocol.stall_rule, gates)},"
+                f" generator's send lag ≤ {100 * gates.send_lag_share:g} % of the p99"
             ),
         ),
         *([("Repeats", _original(original))] if original else []),
@@ -389,6 +390,27 @@ def _option(value: object) -> str:
     return setting(value) if value is None or isinstance(value, bool) else str(value)
 
 
+def _slices(windows: Sequence[Measurement]) -> list[tuple[str, str]]:
+    """Return how the arms shared the windows; empty for windows of single arms."""
+    lengths = sorted({window.slice_ms for window in windows if window.slice_ms})
+    if not lengths:
+        return []
+    frozen = sum(window.frozen for window in windows)
+    stopped = "servers not at turn were stopped"
+    if frozen < len(windows):
+        stopped = f"{stopped} in {frozen} of {len(windows)} windows" if frozen else "none stopped"
+    length = " and ".join(f"{each:g}" for each in lengths)
+    return [("Slices", f"the arms took turns every {length} ms, in random order; {stopped}")]
+
+
+def _samples(rule: StallRule | None, gates: Gates) -> str:
+    """Return what the gates demand of a window's samples."""
+    if rule is None or rule.level is not None:
+        return "effective samples"
+    touched = f"at most {100 * gates.excluded_share:g} % of requests touched by stalls"
+    return f"stall-free samples, {touched}"
+
+
 def _stall_rule(rule: StallRule | None, record: Record) -> str:
     if rule is None and not record.instrument.tells_stalls:
         return f"off: {record.instrument.load} reports no single requests; all latencies are raw"
@@ -396,6 +418,12 @@ def _stall_rule(rule: StallRule | None, record: Record) -> str:
         return "off, as was wanted: stalls are kept, and all latencies are raw"
     if rule is None:
         return "off: server and generator share a core"
+    if rule.level is not None:
+        above = f" above {rule.level} outstanding requests" if rule.level else ""
+        return (
+            f"requests in busy cycles{above} with a stall of more than {rule.gap_us} µs are left"
+            " out, and the others weighted by the chance that a cycle of their length holds none"
+        )
     drain = f" and {rule.recovery:g} times its length" if rule.recovery else ""
     return (
         f"requests intended from {rule.before_us:,} µs before a stall of more than {rule.gap_us} µs"

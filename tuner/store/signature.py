@@ -15,6 +15,7 @@ import json
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -115,6 +116,21 @@ def _key() -> bytes:
     return made
 
 
+_LATER: Mapping[str, object] = {
+    "slot": None,
+    "slice_ms": 0.0,
+    "turn_cpu_s": None,
+    "frozen": False,
+    "effective": None,
+    "effective_share": 0.0,
+    "stalled_share": None,
+    "level": None,
+    "margin_symmetric": False,
+    "evidence": "typical",
+}
+"""Fields that older records lack, with the value that says so."""
+
+
 def _beginning(record: Record) -> Any:
     return {name: msgspec.to_builtins(getattr(record, name)) for name in _BEGINNING}
 
@@ -126,11 +142,22 @@ def _content(record: Record) -> Any:
     for trial in content["trials"]:
         for name in _COMPUTED:
             del trial[name]
-    for block in content["blocks"]:
-        for instance in block["instances"]:
-            # Signatures of older versions are over records without this field.
-            if instance["slot"] is None:
-                del instance["slot"]
+    return _without_later(content)
+
+
+def _without_later(content: Any) -> Any:
+    """Return the content without later fields that the record does not use.
+
+    Signatures of older versions are over records without them.
+    """
+    if isinstance(content, dict):
+        return {
+            name: _without_later(value)
+            for name, value in content.items()
+            if name not in _LATER or value != _LATER[name]
+        }
+    if isinstance(content, list | tuple):
+        return [_without_later(value) for value in content]
     return content
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -429,7 +429,15 @@ class SimulatedGenerator:
 
     def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Implement ``LoadGenerator.run``."""
-        in_turn(plan, lambda at, spec: self.host.measure(plan.workload, at, spec), after)
+        single = replace(plan, windows=tuple(_apart(plan.windows)))
+        in_turn(single, lambda at, spec: self.host.measure(plan.workload, at, spec), after)
+
+
+def _apart(windows: Sequence[WindowSpec]) -> Iterator[WindowSpec]:
+    """Yield a window for each instance: on a simulated host, slices are short windows."""
+    for spec in windows:
+        for label in spec.instances:
+            yield replace(spec, window_id=spec.id_of(label), instance=label, slices=None)
 
 
 def _knee(load: float) -> float:

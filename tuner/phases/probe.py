@@ -1,0 +1,137 @@
+"""Before the noise is measured: what a request is worth at the load point, and in what slices.
+
+A few windows of the baseline alone show how long its busy cycles are and how often the host stalls.
+From them follow the level of the cycles, the length of the slices, and the effective samples per
+request, which the plan needs for the length of its rounds. All three are kept in the record's
+calibration and are the same for all arms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tuner.judge.plan import ASSUMED, BlockPlan, Sampling
+from tuner.judge.scoring import BASELINE
+from tuner.measurement.cycles import Disturbances, Traffic, effective_size, weights
+from tuner.measurement.window import Measurement, RawWindow, Samples, spans_of
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, run_block
+from tuner.record.model import Calibration
+from tuner.space.configuration import Configuration
+
+PROBE_INDEX = 2
+"""Index of the probe's block in the phase "capacity"."""
+_WINDOWS = BlockPlan(rounds=4, window_s=0.75, first_warmup_s=0.5, warmup_s=0.1)
+_SLICES_MS = (20.0, 50.0, 100.0, 200.0)
+"""Lengths to choose from. The speed of a core wanders within a third of a second; below 20 ms the
+switch from one process to another takes its share (docs/instrument.md)."""
+_LEVELS = (0, 1, 2, 4, 8, 16, 32)
+_LEAST_REQUESTS = 100
+"""Requests of a slice: with fewer, what is left at its end is a large share of it."""
+_NEARLY = 0.85
+"""Share of the best effective size that is enough for a lower level, or a shorter slice."""
+
+
+class OverloadedError(Exception):
+    """The baseline does not keep up with the rate of the probe."""
+
+
+def sampling_of(known: Calibration, bench: Bench) -> Sampling:
+    """Return the sampling of a calibration in the record."""
+    if known.level is None:
+        return ASSUMED
+    return Sampling(known.effective_share, known.slice_ms if _can(bench) else 0.0, known.level)
+
+
+def probe(bench: Bench, baseline: Configuration, rate_per_s: float) -> Sampling:
+    """Measure the baseline by itself at the load point.
+
+    Raises:
+        OverloadedError: it does not keep up with the rate.
+        HostError, InstrumentError: it could not be measured.
+    """
+    if bench.goals.mode == "closed" or bench.goals.seek:
+        # A closed loop is sliced by time alone; a search for a rate has windows at many rates.
+        return Sampling(1.0, _SLICES_MS[1] if _can(bench) and not bench.goals.seek else 0.0)
+    seen: list[RawWindow] = []
+    spec = BlockSpec(
+        phase="capacity",
+        index=PROBE_INDEX,
+        arms=(Arm(BASELINE, baseline),),
+        plan=replace(_WINDOWS, exclusive=bench.exclusive),
+        mode="open",
+        rate_per_s=rate_per_s,
+        needs_all=False,
+    )
+    bench.progress.phase("length of the slices", spec.plan.cost_s(1))
+    gates = replace(bench.gates, samples_needed=1)
+    block = run_block(replace(bench, gates=gates), spec, witness=seen.append)
+    if _overloaded(block.windows):
+        raise OverloadedError(next("; ".join(w.invalid) for w in block.windows if w.bad))
+    return sampling(seen, bench.rule.gap_us if bench.rule else None, rate_per_s, slices=_can(bench))
+
+
+def _overloaded(windows: Sequence[Measurement]) -> bool:
+    """Return whether more than half of the windows fail the load."""
+    return 2 * sum(window.bad for window in windows) > len(windows)
+
+
+def _can(bench: Bench) -> bool:
+    """Return whether arms can share windows: a profile or a recording needs whole windows."""
+    even = isinstance(bench.workload.arrival, str)
+    return bench.generator.instrument.slices and bench.slices and not bench.exclusive and even
+
+
+def sampling(
+    seen: Sequence[RawWindow], gap_us: int | None, rate_per_s: float, *, slices: bool
+) -> Sampling:
+    """Choose level and slices for the load of these windows.
+
+    The lowest level and the shortest slice are chosen that leave nearly as many effective samples
+    as the best. Borders between slices are simulated in the windows of the probe.
+
+    Args:
+        seen: windows of one instance, with their samples.
+        gap_us: shortest stall; None without a stall rule.
+        rate_per_s: rate of the windows.
+        slices: whether arms can share windows.
+    """
+    windows = [window for window in seen if isinstance(window.samples, Samples)]
+    if gap_us is None or not windows:
+        return Sampling(1.0, _SLICES_MS[1] if slices else 0.0)
+    levels = {level: _effective_share(windows, gap_us, level) for level in _LEVELS}
+    most = max(levels.values())
+    if not most > 0:
+        return replace(ASSUMED, slice_ms=_SLICES_MS[-1] if slices else 0.0)
+    level = next(level for level, share in levels.items() if share >= _NEARLY * most)
+    if not slices:
+        return Sampling(levels[level], 0.0, level)
+    lengths = [ms for ms in _SLICES_MS if ms * rate_per_s >= 1e3 * _LEAST_REQUESTS]
+    shares = {ms: _effective_share(windows, gap_us, level, ms) for ms in lengths or _SLICES_MS[-1:]}
+    best = max(shares.values())
+    if not best > 0:
+        return Sampling(levels[level], 0.0, level)
+    length_ms = next(ms for ms, share in shares.items() if share >= _NEARLY * best)
+    return Sampling(shares[length_ms], length_ms, level)
+
+
+def _effective_share(
+    windows: Sequence[RawWindow], gap_us: int, level: int, slice_ms: float = 0.0
+) -> float:
+    """Return effective samples per request, as if the load changed arms after every slice."""
+    effective, offered = 0.0, 0
+    for window in windows:
+        samples = window.samples
+        assert isinstance(samples, Samples)  # noqa: S101 - the caller's choice
+        end_ns, slice_ns = round(window.duration_s * 1e9), round(slice_ms * 1e6)
+        borders = range(slice_ns, end_ns, slice_ns) if slice_ns else ()
+        own = samples.intended_ns, samples.completed_ns
+        traffic = Traffic.of([own], borders)
+        found = Disturbances.of(spans_of(window, gap_us), traffic.borders_ns, end_ns)
+        weight = weights(*own, traffic, found, level)
+        effective += effective_size(weight[samples.outcome <= np.uint8(3)])
+        offered += len(samples.outcome)
+    return effective / offered if offered else 0.0
