@@ -251,11 +251,6 @@ impl Pool {
         !self.closed.is_empty() || self.connecting > 0
     }
 
-    /// Return the instance of the closed connection at the head of the queue.
-    pub fn next_arm(&self) -> Option<usize> {
-        Some(self.arm_of(*self.closed.front()?))
-    }
-
     /// Return a bit for each instance with handshakes in progress.
     pub fn connecting_arms(&self) -> u64 {
         if self.connecting == 0 {
@@ -322,12 +317,12 @@ impl Pool {
         self.targets.iter().all(late)
     }
 
-    /// Return when the connection at the head of the queue may be opened.
+    /// Return when the connection at the head of the queue may be opened, and its instance.
     #[inline]
-    pub fn next_opening(&self) -> Option<u64> {
+    pub fn next_opening(&self) -> Option<(u64, usize)> {
         let first = *self.closed.front()?;
         match self.connections[first as usize].state {
-            State::Closed(at) => Some(at),
+            State::Closed(at) => Some((at, self.arm_of(first))),
             _ => None,
         }
     }

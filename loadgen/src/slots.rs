@@ -102,6 +102,12 @@ impl Slots {
         self.free.iter().any(|slots| !slots.is_empty())
     }
 
+    /// Return whether any slot of an arm is free.
+    #[inline]
+    pub fn has_free_of(&self, arm: usize) -> bool {
+        !self.free[arm].is_empty()
+    }
+
     /// Return a random free slot of an arm: `pick` is uniform over the 32-bit numbers.
     ///
     /// Choosing the slot that was free longest would couple connections to one another, and make

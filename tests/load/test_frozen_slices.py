@@ -236,17 +236,23 @@ def test_a_killed_generator_leaves_no_server_stopped(tmp_path: Path, case: Case)
             generator.stdin.write(json.dumps(plan).encode() + b"\n")
             generator.stdin.flush()
 
+            def stopped() -> bool:
+                return any(server.states == {"T"} for server in servers)
+
             def held() -> bool:
                 """Stop the generator; let it go on unless a server is stopped."""
+                _await("a server is stopped", stopped)
                 os.kill(generator.pid, signal.SIGSTOP)
                 _await("the generator stops", lambda: _state(generator.pid) == "T")
-                found = any(server.states == {"T"} for server in servers)
-                if not found:
-                    os.kill(generator.pid, signal.SIGCONT)
-                return found
+                if stopped():
+                    return True
+                os.kill(generator.pid, signal.SIGCONT)
+                return False
 
-            _await("a server is stopped", held)
-            generator.kill()
+            try:
+                _await("the generator is stopped as well", held)
+            finally:
+                generator.kill()
         _await("all run", lambda: all("T" not in server.states for server in servers))
         for server in servers:
             assert _answers(server.port, encrypted=case.encrypted)

@@ -58,7 +58,7 @@ impl Engine<'_> {
             }
             for _ in 0..connections {
                 match self.pool.next_opening() {
-                    Some(at) if at <= now && self.pool.connecting() < CONNECTING => {
+                    Some((at, _)) if at <= now && self.pool.connecting() < CONNECTING => {
                         self.open(sys::now_ns());
                     }
                     Some(_) => self.pool.rotate_closed(),
@@ -119,21 +119,16 @@ impl Engine<'_> {
             self.expire_connecting(now);
             self.next_reopening = now + REOPENING_NS;
         }
-        let Some(at) = self.pool.next_opening() else {
+        let Some((at, arm)) = self.pool.next_opening() else {
             return false;
         };
-        if at > now
-            || !self
-                .pool
-                .next_arm()
-                .is_some_and(|arm| self.may_open(arm, now))
-        {
+        if at > now || !self.may_open(arm, now) {
             self.pool.rotate_closed();
             return false;
         }
         let quiet = self.due().saturating_sub(now) > OPENING_NS;
         let retries = |book: &Book| !book.retries.is_empty();
-        let needed = !self.pool.slots.has_free() || self.ledger.books.iter().any(retries);
+        let needed = !self.pool.slots.has_free_of(arm) || self.ledger.books.iter().any(retries);
         if quiet || needed || now - at > OPENING_PATIENCE_NS {
             self.open(now);
             self.watch.tick();
