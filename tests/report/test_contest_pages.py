@@ -221,6 +221,15 @@ def test_markdown_leads_with_what_was_shown_and_says_where() -> None:
     assert "Published for this" in text
 
 
+def test_the_page_of_a_contest_has_what_that_of_a_study_has() -> None:
+    """Host, method, limits and time; heads have a capital, and percentiles their own name."""
+    page = render_html(study_of(met()))
+    for anchor in ("case-0", "notes", "alike", "time", "method", "limits", "again"):
+        assert f' id="{anchor}"' in page, anchor
+    assert "<th>Arm</th><th>p50</th>" in page
+    assert "one-stock" in page.partition('id="case-0"')[2]
+
+
 def test_pictures_are_named_by_case_and_never_leave_their_folder() -> None:
     """Files of pictures have plain names for any name of a case."""
     charts, titles = for_files([study_of(met(text="../../etc"))])
