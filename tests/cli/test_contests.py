@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tuner
+from tuner.judge.results import evaluate
+from tuner.stats.margin import Margin
 from tuner.store.store import Store, list_names, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
@@ -87,6 +89,22 @@ def test_two_configurations_of_servers_are_compared_in_common_blocks(tuner: Tune
     assert (p99["first"], p99["second"], p99["verdict"]) == ("nginx-hand", "nginx-stock", "worse")
     assert p99["ratio_low"] < 1.65 < p99["ratio_high"]
     assert any(alike["what"] == "compression" for alike in contest["alike"])
+
+
+def test_servers_are_compared_by_the_users_margin(tuner: Tuner) -> None:
+    """It is in the plan of the comparison, and every claim has it."""
+    done = tuner(
+        *("compare", "nginx:hand", "nginx:stock", "--time", "20s", "--name", "wide"),
+        *("--margin", "30%", "--json", "--quiet"),
+    )
+    assert done.code == 0, done.err
+    record = Store.open(sqlite_url(Path("studies/wide")), "wide.contest").record()
+    assert record.contest is not None
+    assert (record.contest.margin, record.contest.margin_symmetric) == (0.3, True)
+    found = evaluate(record).contest
+    assert found is not None
+    assert {row.claim.margin for row in found.compared} == {Margin(0.3)}
+    assert {row.verdict.margin for row in found.compared} == {Margin(0.3)}
 
 
 def windows_in(name: str) -> dict[str, set[str]]:

@@ -21,6 +21,7 @@ from tests.store.workers import begin, simulated, whole, work
 from tuner.errors import Interrupted
 from tuner.hosts import local
 from tuner.judge.scoring import mean_loss
+from tuner.stats.margin import Margin
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
 from tuner.testing.simulate import SimulatedStalls
@@ -33,6 +34,18 @@ def written(folder: Path = STUDY) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix != ".db"
     }
+
+
+@pytest.mark.usefixtures("host")
+def test_the_margin_is_the_users(tuner: Tuner) -> None:
+    """A study freezes it in its protocol; a replication may have another."""
+    done = tuner("optimize", *SHORT, "--margin", "4%", "--name", STUDY.name, "--json")
+    assert json.loads(done.out)["margin"] == 0.04
+    protocol = Store.open(sqlite_url(STUDY), STUDY.name).record().protocol
+    assert protocol is not None
+    assert protocol.band == Margin(0.04)
+    again = tuner("replicate", STUDY.name, "--margin", "0.1", "--json", "--quiet")
+    assert json.loads(again.out)["margin"] == 0.1
 
 
 def test_a_study_from_beginning_to_end(tuner: Tuner, host: SimulatedHost) -> None:

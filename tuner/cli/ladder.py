@@ -26,6 +26,7 @@ Examples:
     "--limit", metavar="LIMIT", help=f"Report the highest rate within this limit [{DEFAULT_LIMIT}]."
 )
 @options.workload
+@options.margin
 @options.study_file
 @options.study
 @click.option("--resume", is_flag=True, help="Resume an interrupted ladder of these arms.")
