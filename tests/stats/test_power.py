@@ -20,7 +20,6 @@ from tuner.stats.power import (
     blocks_needed,
     blocks_within,
     claim_power,
-    largest_sigma,
     minimum_detectable_effect,
     pooled_sigma,
 )
@@ -232,14 +231,3 @@ def test_impossible_plans_are_refused() -> None:
         blocks_needed(10.0, 0.001)
     with pytest.raises(ValueError, match="sigma_d must be"):
         minimum_detectable_effect(-1, 10)
-
-
-@pytest.mark.parametrize("n", [6, 7, 12, 20, 60])
-def test_the_largest_sigma_is_the_one_that_just_detects_the_effect(n: int) -> None:
-    """The largest sigma inverts the minimum detectable effect."""
-    assert minimum_detectable_effect(largest_sigma(0.07, n), n) == pytest.approx(0.07)
-
-
-def test_too_few_blocks_tolerate_no_noise() -> None:
-    """Five blocks detect nothing, however quiet the host."""
-    assert largest_sigma(0.5, 5) == 0

@@ -205,19 +205,6 @@ def blocks_within(
     return min(limit, blocks_needed(sigma_d, effect, margin, level))
 
 
-def largest_sigma(effect: float, n: int, level: float = LEVEL) -> float:
-    """Return the noise at which n blocks just detect `effect`.
-
-    The inverse of `minimum_detectable_effect`. 0 with fewer than 6 blocks, which detect nothing.
-
-    Raises:
-        ValueError: `effect` is not in (0, 1).
-    """
-    if not 0 < effect < 1:
-        raise ValueError(f"effect must lie between 0 and 1 but got {effect}")
-    return -math.log1p(-effect) / _detectable_sigmas(n, level)
-
-
 def _nominal_blocks(sigmas_per_effect: float, level: float) -> float:
     z, z_power = _normal_quantiles(level)
     return ((z + z_power) ** 2 * sigmas_per_effect**2 + z**2 / 2) / _EFFICIENCY
