@@ -46,6 +46,8 @@ AA_DEGREES = 6
 """Degrees of freedom of a study's A/A blocks: three blocks of three instances."""
 _QUIET_SIGMA = 0.03
 """σ_d of Nginx on a host without stalls."""
+_SIGMA_PER_TOUCHED = 0.25
+"""σ_d per share of requests that stalls touch; a proxy under 60 stalls a second had 0.1."""
 _LONGER_S = (1_200, 1_800, 3_600, 7_200, 14_400, 28_800)
 """Values of `--time` to suggest."""
 
@@ -188,8 +190,9 @@ def touched_share(cores: Iterable[CoreStalls]) -> float:
 def sigma_from_stalls(touched: float) -> float:
     """Return an estimate of σ_d from the share of requests that stalls touch.
 
-    σ_d is about as large as that share: good to a factor of two or three
+    σ_d is about a quarter of that share, since the arms meet the same stalls in slices: good to a
+    factor of two or three
     (docs/instrument.md#what-the-noise-of-a-host-allows), and for a server without noise of its own.
     A garbage collector adds noise on any host.
     """
-    return math.hypot(_QUIET_SIGMA, touched)
+    return math.hypot(_QUIET_SIGMA, _SIGMA_PER_TOUCHED * touched)

@@ -22,6 +22,7 @@ _TWINS = 3
 """Identical instances in addition to the baseline."""
 _ROUNDS = 5
 _WINDOW_S = 0.5
+_IMPOSSIBLE = "identical instances cannot be measured here"
 _LEAST_SAMPLES = Metric("p99").samples_least
 """Effective samples of a window, which is too short for those of a claim."""
 
@@ -56,15 +57,15 @@ def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
     """
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline, server_cores)
-    sampling, load = probe_load(bench, load_point(capacity, None), fixed=False)
+    try:
+        sampling, load = probe_load(bench, load_point(capacity, None), fixed=False)
+    except HostError as error:
+        raise HostError(f"{_IMPOSSIBLE}: {error}") from error
     plan = plan_blocks(bench.goals, load[0], time_s, sampling=sampling)
     short = _short(plan)
     block = _aa_block(gated(bench, short, sampling.level), load[0], short.aa)
     if block.state != "complete":
-        raise HostError(
-            f"identical instances cannot be measured here: {block.reason}"
-            f" (at {load[0]:,.0f} requests/s)"
-        )
+        raise HostError(f"{_IMPOSSIBLE}: {block.reason} (at {load[0]:,.0f} requests/s)")
     return HostNoise(_sigma(bench, block, plan.confirm), load[0], _touched(block))
 
 
