@@ -138,15 +138,21 @@ class ReplayHost(SimulatedHost):
         self.running[address] = Instance(spec, effect, level, state.pids[0])
         return state
 
-    def measure(self, workload: Workload, endpoint: Endpoint, spec: WindowSpec) -> RawWindow:
+    def measure(
+        self,
+        workload: Workload,
+        endpoint: Endpoint,
+        spec: WindowSpec,
+        level: float | None = None,  # noqa: ARG002 - the table has the noise of separate windows
+    ) -> RawWindow:
         """See ``SimulatedHost.measure``; the noise is that of the row's like."""
         self._drawn = self._known.window_noise(
             self._rng, self._rows[endpoint.address], spec.duration_s
         )
         return super().measure(workload, endpoint, spec)
 
-    def _next_level(self, window: int) -> float:
-        del window
+    def next_level(self) -> float:
+        """Implement ``SimulatedHost.next_level``."""
         return self._minute + self._drawn
 
     def _latencies(self, count: int, ln_median_ns: float) -> NDArray[np.float64]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters, between
+from tuner.measurement.resources import (
+    CounterReading,
+    HostCounters,
+    ProcessCounters,
+    between,
+    part_of,
+)
 
 HOST = HostCounters(1_000, 2_000, 0, 512, 0.5)
 IDLE = ProcessCounters(1.0, 2.0, 1_000, 1_500, 10, 3, 0, 100, 7, 2)
@@ -50,6 +56,19 @@ def test_what_was_started_in_between_counts_whole() -> None:
     assert found.generator is not None
     assert (found.generator.cpu_s, found.generator.waits) == (4.5, 30)
     assert found.generator.memory_mean_bytes == 3_000
+
+
+def test_arms_that_share_a_window_share_what_is_not_their_own() -> None:
+    """The server's use is its own; generator and network are divided; the backend's is unknown."""
+    after = replace(HOST, received_bytes=5_000)
+    groups = {"server": (1,), "generator": (2,)}
+    before = reading(0.0, p1=IDLE, p2=IDLE)
+    whole = between(before, reading(1.0, after, p1=BUSY, p2=BUSY), groups, loaded_s=0.5)
+    found = part_of(replace(whole, backend=whole.server), 2)
+    assert found.server == whole.server
+    assert found.generator is not None
+    assert (found.generator.cpu_s, found.received_bytes) == (0.75, 2_000)
+    assert found.backend is None
 
 
 def test_what_cannot_be_read_is_unknown_not_zero() -> None:

@@ -165,7 +165,7 @@ def test_too_few_samples_are_nobodys_fault() -> None:
     found = judged(raw_window([100.0] * 9))
     assert not found.bad
     assert found.invalid == (
-        "an effective sample of 9 requests, 10 are needed; stalls touched 0% of 9",
+        "an effective sample of 9 requests, 10 are needed; 0% of 9 were left out",
     )
 
 
@@ -174,14 +174,14 @@ def test_samples_are_counted_without_the_stalled_ones() -> None:
     raw = raw_window(generator_spans=((0, 965 * MS),))
     for rule in (CYCLES, StallRule()):
         (reason,) = judged(raw, rule).invalid
-        assert "requests, 10 are needed; stalls touched 97% of 100" in reason
+        assert "requests, 10 are needed; 97% of 100 were left out" in reason
 
 
 def test_work_that_looks_like_stalls_does_not_accuse_the_host() -> None:
     """Stalls of 300 µs every 2 ms on the server's core alone: the reason names the way out."""
     spans = tuple((i * 2 * MS, i * 2 * MS + 300_000) for i in range(500))
     (reason,) = judged(raw_window(server_spans=spans), StallRule()).invalid
-    assert "stalls touched 100% of 100; " in reason
+    assert "100% of 100 were left out; " in reason
     assert "--stalls keep" in reason
 
 

@@ -99,7 +99,7 @@ def test_the_winner_is_shown_with_what_it_promised() -> None:
     """
     looks, searched, confirmed = [], [], []
     for seed in (1, 2, 3, 4):
-        record = rig(truth=all_the_same, noise=NOISY, seed=seed).run()
+        record = rig(truth=all_the_same, noise=NOISY, seed=seed, time_s=240.0).run()
         shown = evaluate(record).shrinkage
         assert shown is not None
         winner = next(t for t in record.trials if t.number == shown.trial)

@@ -244,7 +244,7 @@ def _check(
         to_tuned = _ratio(blocks, digest, tuned, objective, confidence)
         to_baseline = _ratio(blocks, digest, baseline, objective)
         kept.append(_loses_less(to_tuned, margin, objective))
-        gained.append(_gains(to_baseline, objective))
+        gained.append(_gains(to_baseline, margin, objective))
     windows = [_common(block, baseline, digest) for block in blocks]
     held = all(limit_found(each, windows, confidence).state == "held" for each in goals.limits)
     return Check(
@@ -264,10 +264,12 @@ def _loses_less(found: PairedEstimate | None, margin: Margin, objective: Objecti
     return most < -math.log(margin.low)
 
 
-def _gains(found: PairedEstimate | None, objective: Objective) -> bool:
+def _gains(found: PairedEstimate | None, margin: Margin, objective: Objective) -> bool:
+    """Return whether a gain is shown, with an estimate beyond the margin."""
     if found is None:
         return False
-    return objective.loss(math.log(found.ratio)) < 0 and found.excludes_no_change
+    gain = objective.loss(math.log(found.ratio))
+    return gain < math.log(margin.low) and found.excludes_no_change
 
 
 def _ratio(

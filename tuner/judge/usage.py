@@ -47,7 +47,7 @@ def unread(blocks: Sequence[PairedBlock], parts: Sequence[UsagePart]) -> tuple[s
 
 _REASONS: dict[UsagePart, str] = {
     "server": "its processes could not be read",
-    "backend": "its processes could not be read",
+    "backend": "its processes could not be read, or served several arms in slices",
     "generator": "it runs on another host, and reports its own CPU time only",
 }
 

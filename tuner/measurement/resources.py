@@ -7,7 +7,7 @@ in the gaps between windows, so the figures cover warm-up, window and drain.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypeVar
 
@@ -138,6 +138,25 @@ def between(
         disk_read_bytes=after.host.disk_read_bytes - before.host.disk_read_bytes,
         disk_written_bytes=after.host.disk_written_bytes - before.host.disk_written_bytes,
         load=after.host.load,
+    )
+
+
+def part_of(whole: Resources, arms: int) -> Resources:
+    """Return one arm's part of the use around a window that arms shared in slices.
+
+    The server's processes are its own. The generator's use and the host's counters are divided
+    evenly. The backend's is unknown: it served all arms, and which one made it work cannot be seen.
+    """
+    generator = whole.generator
+    return replace(
+        whole,
+        backend=None,
+        generator=generator
+        and replace(generator, user_s=generator.user_s / arms, system_s=generator.system_s / arms),
+        received_bytes=whole.received_bytes // arms,
+        sent_bytes=whole.sent_bytes // arms,
+        disk_read_bytes=whole.disk_read_bytes // arms,
+        disk_written_bytes=whole.disk_written_bytes // arms,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -217,7 +218,7 @@ def measure(
     Raises:
         ValueError: a stall rule was given for a histogram, which has no instants.
     """
-    seen = _seen(raw, rule, asked.streams if asked else 1)
+    seen = _seen(raw, rule)
     other = unlike(asked, raw.protocol, raw.agreed) if asked else ""
     reasons, bad = _judge(raw, seen, gates, other)
     counts: dict[str, Any] = {each.name: getattr(raw, each.name) for each in fields(WindowCounts)}
@@ -250,10 +251,10 @@ class _Latencies:
     """Requests answered too late for the offered rate."""
 
 
-def _seen(raw: RawWindow, rule: StallRule | None, streams: int) -> _Latencies:
+def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
     samples = raw.samples
     if isinstance(samples, Samples):
-        return _of_samples(raw, samples, rule, streams)
+        return _of_samples(raw, samples, rule)
     if rule is not None:
         raise ValueError("a stall rule needs instants, and a histogram has none")
     whole = summarise_counts(samples.corrected)
@@ -268,10 +269,8 @@ def _seen(raw: RawWindow, rule: StallRule | None, streams: int) -> _Latencies:
     )
 
 
-def _of_samples(
-    raw: RawWindow, samples: Samples, rule: StallRule | None, streams: int
-) -> _Latencies:
-    weight = _weights(raw, samples, rule, streams)
+def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Latencies:
+    weight = _weights(raw, samples, rule)
     counted = samples.outcome <= 3
     undisturbed = counted & (weight > 0)
     answered = undisturbed & (samples.outcome == 0)
@@ -291,7 +290,7 @@ def _of_samples(
     )
 
 
-def _weights(raw: RawWindow, samples: Samples, rule: StallRule | None, streams: int) -> Weights:
+def _weights(raw: RawWindow, samples: Samples, rule: StallRule | None) -> Weights:
     """Return the weight of each request by the stall rule; 1 for all without one."""
     if rule is None:
         return np.ones(len(samples.outcome))
@@ -299,8 +298,8 @@ def _weights(raw: RawWindow, samples: Samples, rule: StallRule | None, streams: 
         return np.where(excluded(samples.intended_ns, spans_of(raw), rule), 0.0, 1.0)
     own = samples.intended_ns, samples.completed_ns
     traffic = raw.traffic or Traffic.of([own])
-    # A closed loop always has so many outstanding requests.
-    level = raw.connections * streams if raw.mode == "closed" else rule.level
+    # A closed loop is never idle: a stall touches the requests that were under way.
+    level = len(samples.outcome) if raw.mode == "closed" else rule.level
     spans = [*spans_of(raw, rule.gap_us), *(raw.turns.wakes if raw.turns else ())]
     disturbances = Disturbances.of(spans, traffic.borders_ns, _end_ns(raw))
     return weights(*own, traffic, disturbances, level)
@@ -366,16 +365,21 @@ def _judge(
         lag_us, limit_us = seen.send_lag.p99_us, gates.send_lag_share * seen.stall_free.p99_us
         # A lag that was not measured (NaN) does not prove that the generator kept up.
         if starved and not lag_us <= limit_us:
+            lag = (
+                f"p99 of its send lag is {lag_us:.0f} µs, over {gates.send_lag_share:.0%} of the"
+                " p99"
+                if math.isfinite(lag_us)
+                else f"it was {raw.generator_busy_share:.0%} busy"
+            )
             others.append(
-                f"the generator could not keep up: p99 of its send lag is {lag_us:.0f} µs, over"
-                f" {gates.send_lag_share:.0%} of the p99; lower --rate or give it more cores"
+                f"the generator could not keep up: {lag}; lower --rate or give it more cores"
             )
     if seen.effective < gates.samples_needed:
         work = likely_work([raw])
         others.append(
             f"an effective sample of {seen.effective:,.0f} requests,"
-            f" {gates.samples_needed:,} are needed; stalls touched {seen.excluded_share:.0%} of"
-            f" {raw.offered:,}" + (f"; {work}" if work else "")
+            f" {gates.samples_needed:,} are needed; {seen.excluded_share:.0%} of {raw.offered:,}"
+            f" were left out" + (f"; {work}" if work else "")
         )
     if seen.excluded_share > gates.excluded_share:
         touched, work = (

@@ -100,7 +100,7 @@ def run_confirmation(
     """
     arms, further = _arms(bench, candidates)
     # As frozen: what a deployment costs, and so the plan, may differ where hosts share the study.
-    bench = replace(bench, gates=protocol.gates)
+    bench = replace(bench, gates=protocol.gates, rule=protocol.stall_rule)
     block_plan = replace(plan.confirm, rounds=protocol.rounds, window_s=protocol.window_s)
     sequential = protocol.sequential_rho is not None
     planned = PlannedBlocks(

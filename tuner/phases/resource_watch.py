@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tuner.load.generator import LoadGenerator, ShowsProcesses, WindowPlan
-from tuner.measurement.resources import CounterReading, Resources, between
+from tuner.measurement.resources import CounterReading, Resources, between, part_of
 
 
 class ReadCounters(Protocol):
@@ -37,6 +37,8 @@ class ResourceWatch:
         self._backend = tuple(backend)
         self._servers: dict[str, tuple[int, ...]] = {}
         self._loaded_s: dict[str, float] = {}
+        self._sharing: dict[str, int] = {}
+        """Number of instances that share each window."""
         self._before: CounterReading | None = None
         self._behind: CounterReading | None = None
         self._seen: frozenset[int] = frozenset()
@@ -45,9 +47,9 @@ class ResourceWatch:
     def begin(self, plan: WindowPlan) -> None:
         """Read before the first window of a plan."""
         self._servers = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
-        self._loaded_s = {
-            w.id_of(label): w.warmup_s + w.duration_s for w in plan.windows for label in w.instances
-        }
+        parts = [(w, w.id_of(label)) for w in plan.windows for label in w.instances]
+        self._loaded_s = {part: w.warmup_s + w.duration_s for w, part in parts}
+        self._sharing = {part: len(w.instances) for w, part in parts}
         self.go_on()
         self._seen = frozenset(self._before.processes if self._before else ())
 
@@ -69,7 +71,9 @@ class ResourceWatch:
         after = self._read([*groups["server"], *groups["generator"]], self._backend)
         self._behind = after
         loaded_s = self._loaded_s.get(window_id, 0.0)
-        return between(self._before, after, groups, loaded_s=loaded_s)
+        whole = between(self._before, after, groups, loaded_s=loaded_s)
+        arms = self._sharing.get(window_id, 1)
+        return whole if arms == 1 else part_of(whole, arms)
 
     def ended(self, instance: str) -> tuple[int, ...]:
         """Return the processes of an instance that ended in the last window, the main one first.

@@ -252,10 +252,10 @@ def probe_load(
 
 def _words(sampling: Sampling) -> str:
     """Return what the probe found."""
-    worth = f"{sampling.effective_share:.0%} of the requests count (the others met a stall)"
+    worth = f"{sampling.effective_share:.0%} of the requests count, the others met a stall"
     if not sampling.slice_ms:
         return worth
-    return f"the arms take turns in slices of {sampling.slice_ms:g} ms; {worth}"
+    return f"the arms take turns in slices of {sampling.slice_ms:g} ms; {worth} or a border"
 
 
 def keep_calibration(

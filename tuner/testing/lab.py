@@ -271,8 +271,20 @@ class SimulatedHost:
             raise UnreachableError("simulated: the host does not answer")
         return number
 
-    def measure(self, workload: Workload, endpoint: Endpoint, spec: WindowSpec) -> RawWindow:
+    def measure(
+        self,
+        workload: Workload,
+        endpoint: Endpoint,
+        spec: WindowSpec,
+        level: float | None = None,
+    ) -> RawWindow:
         """Let one window pass and return the generator's report of it.
+
+        Args:
+            workload: the requests.
+            endpoint: the instance.
+            spec: the window.
+            level: of the host, where other instances shared the window; None: the next one.
 
         Raises:
             Interrupted, InstrumentError: by the script.
@@ -285,7 +297,7 @@ class SimulatedHost:
         self.now_s += spec.warmup_s
         begun = self.now_s
         self.now_s += spec.duration_s
-        host = self._next_level(number)
+        host = self.next_level() if level is None else level
         instance = self.running.get(endpoint.address)
         level = host + (instance.level if instance else 0.0)
         effect = instance.effect if instance else _NOBODY
@@ -344,15 +356,15 @@ class SimulatedHost:
             ),
         )
 
-    def _next_level(self, window: int) -> float:
-        """Return the host's level in its next window, for any instance."""
+    def next_level(self) -> float:
+        """Return the host's level in the next window, for any instance."""
         noise = self.noise
         shock = math.sqrt(1 - noise.ar_phi**2) * noise.ar_sd
         self._level = noise.ar_phi * self._level + float(self._rng.normal(0.0, shock))
         burst = 0.0
         if self._rng.random() < noise.burst_probability:
             burst = noise.burst_scale * float(self._rng.standard_t(3))
-        return self._level + burst + noise.drift_per_window * window
+        return self._level + burst + noise.drift_per_window * self.windows
 
     def _latencies(self, count: int, ln_median_ns: float) -> NDArray[np.float64]:
         body = self._rng.lognormal(0.0, 0.3, count)
@@ -429,12 +441,23 @@ class SimulatedGenerator:
 
     def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Implement ``LoadGenerator.run``."""
-        single = replace(plan, windows=tuple(_apart(plan.windows)))
-        in_turn(single, lambda at, spec: self.host.measure(plan.workload, at, spec), after)
+        sharing = {spec.id_of(label): spec for spec in plan.windows for label in spec.instances}
+        levels: dict[str, float] = {}
+
+        def measure(at: Endpoint, spec: WindowSpec) -> RawWindow:
+            whole = sharing[spec.window_id]
+            if whole.slices is None:
+                return self.host.measure(plan.workload, at, spec)
+            # All arms meet the same host, which is what slices are for.
+            if whole.window_id not in levels:
+                levels[whole.window_id] = self.host.next_level()
+            return self.host.measure(plan.workload, at, spec, levels[whole.window_id])
+
+        in_turn(replace(plan, windows=tuple(_apart(plan.windows))), measure, after)
 
 
 def _apart(windows: Sequence[WindowSpec]) -> Iterator[WindowSpec]:
-    """Yield a window for each instance: on a simulated host, slices are short windows."""
+    """Yield a window for each instance: on a simulated host, slices follow one another."""
     for spec in windows:
         for label in spec.instances:
             yield replace(spec, window_id=spec.id_of(label), instance=label, slices=None)
