@@ -92,7 +92,7 @@ def test_two_configurations_of_servers_are_compared_in_common_blocks(tuner: Tune
 
 
 def test_servers_are_compared_by_the_users_margin(tuner: Tuner) -> None:
-    """It is in the plan of the comparison, and every claim has it."""
+    """The plan of the comparison records the margin, and every claim uses it."""
     done = tuner(
         *("compare", "nginx:hand", "nginx:stock", "--time", "20s", "--name", "wide"),
         *("--margin", "30%", "--json", "--quiet"),

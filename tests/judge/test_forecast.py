@@ -107,7 +107,7 @@ def test_the_time_of_a_full_study_holds_one(rate_per_s: float) -> None:
 
 
 def test_the_time_for_a_claim_holds_its_blocks() -> None:
-    """It is the given time if that suffices, and otherwise grows with the noise without end."""
+    """The given time is returned if it suffices; otherwise the needed time grows with the noise."""
     question = Question(P99, 5_000.0)
     times = [question.claiming_s(sigma, 0.05, 600.0) for sigma in (0.001, 0.03, 0.1, 1e3)]
     assert times[0] == 600

@@ -12,7 +12,7 @@ from tuner.measurement.cycles import Instants
 from tuner.measurement.stalls import Span, merged
 
 SIGMA = 0.5
-"""Of the logarithm of a service demand."""
+"""Standard deviation of the logarithm of a service demand."""
 
 
 @dataclass(frozen=True, slots=True)

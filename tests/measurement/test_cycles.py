@@ -57,7 +57,7 @@ def test_a_stall_touches_the_requests_of_its_cycle() -> None:
 
 
 def test_a_border_touches_the_cycle_that_it_cuts() -> None:
-    """What one arm leaves behind when its turn ends touches both; a whole cycle is its own."""
+    """A cycle across a border counts for neither arm; a cycle within a slice counts."""
     one, other = (instants(900), instants(1040)), (instants(1010, 1200), instants(1100, 1300))
     traffic = Traffic.of([one, other], [1000])
     disturbances = Disturbances.of((), traffic.borders_ns, 10_000)
@@ -74,7 +74,7 @@ def test_above_a_level_a_stall_touches_the_crowd_that_it_met() -> None:
 
 
 def test_survival_follows_the_quiet_times() -> None:
-    """It is the share of quiet time with more than a length ahead."""
+    """Survival is the share of quiet time that is followed by more than a given length of it."""
     found = Disturbances.of([(100, 200)], instants(), 500)
     assert found.lengths_ns.tolist() == [100, 300]
     shares = found.survival(instants(0, 100, 200, 300))

@@ -59,7 +59,7 @@ def test_stalls_leave_fewer_effective_samples() -> None:
 
 
 def test_several_workers_have_a_level_above_idle() -> None:
-    """Of sixteen workers some are always busy: without a level nothing would count."""
+    """Some of sixteen workers are always busy, so no request would count at level 0."""
     stalls = Host(60, SECONDS).stalls(seed=3)
     workers = [queue(1_000.0, 0.7, seed=seed) for seed in range(16)]
     begun = np.concatenate([worker[0] for worker in workers])

@@ -61,7 +61,7 @@ def shown(arm: ArmFigures, name: str) -> float:
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda p: f"{p.parent.name}-{p.name.split('.')[0]}")
 def test_the_figures_of_a_kept_record_agree(path: Path) -> None:
-    """Of a study all rows; of a contest the arms, whose quotient lies in each pair's interval."""
+    """All rows of a study agree; the quotient of a contest's arms lies in each pair's interval."""
     record = read_record(path)
     study = evaluate(record)
     if study.contest is None:

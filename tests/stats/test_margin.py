@@ -46,7 +46,7 @@ def test_what_is_seen_and_what_is_claimed() -> None:
 
 @pytest.mark.parametrize(("share", "wanted"), [(0.001, 0.05), (0.03, 0.05), (0.12, 0.20)])
 def test_the_wanted_effect_lies_beyond_the_margin(share: float, wanted: float) -> None:
-    """It is 5 % at the default margin, five thirds of a wider one, and larger if the user says."""
+    """The default is 5 %, or five thirds of a wider margin; a larger effect of the user stays."""
     assert Margin(share).wanted() == pytest.approx(wanted)
     assert Margin(share).wanted(0.001) > 1 - Margin(share).low
     assert Margin(share).wanted(0.4) == 0.4

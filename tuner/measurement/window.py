@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -270,7 +270,7 @@ def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
 
 
 def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Latencies:
-    weight = _weights(raw, samples, rule)
+    weight = weights_of(raw, samples, rule)
     counted = samples.outcome <= 3
     undisturbed = counted & (weight > 0)
     answered = undisturbed & (samples.outcome == 0)
@@ -290,14 +290,23 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _La
     )
 
 
-def _weights(raw: RawWindow, samples: Samples, rule: StallRule | None) -> Weights:
-    """Return the weight of each request by the stall rule; 1 for all without one."""
+def weights_of(
+    raw: RawWindow, samples: Samples, rule: StallRule | None, borders_ns: Sequence[int] = ()
+) -> Weights:
+    """Return the weight of each request by the stall rule; 1 for all without one.
+
+    Args:
+        raw: the window.
+        samples: its requests.
+        rule: the rule; None to keep all requests.
+        borders_ns: borders between slices that a window of one arm is judged with.
+    """
     if rule is None:
         return np.ones(len(samples.outcome))
     if rule.level is None:
         return np.where(excluded(samples.intended_ns, spans_of(raw), rule), 0.0, 1.0)
     own = samples.intended_ns, samples.completed_ns
-    traffic = raw.traffic or Traffic.of([own])
+    traffic = raw.traffic or Traffic.of([own], borders_ns)
     # A closed loop is never idle: a stall touches the requests that were under way.
     level = len(samples.outcome) if raw.mode == "closed" else rule.level
     spans = [*spans_of(raw, rule.gap_us), *(raw.turns.wakes if raw.turns else ())]

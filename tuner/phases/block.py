@@ -30,6 +30,7 @@ from tuner.errors import (
 from tuner.goals.capacity import next_rate
 from tuner.goals.constraint import Constraint
 from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.judge.arms import excluded_share
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, window_id
 from tuner.load.generator import Endpoint, Next, Slices, WindowPlan, WindowSpec
@@ -595,9 +596,9 @@ def _name_of(number: int) -> str:
 
 def _stalled(windows: Sequence[Measurement]) -> str:
     """Return the share of requests touched by stalls so far, in words; empty if 0."""
-    offered = sum(window.raw.count for window in windows)
-    touched = sum(window.excluded_share * window.raw.count for window in windows)
-    return f", stalls touched {touched / offered:.1%} of the requests" if touched else ""
+    touched = excluded_share(windows)
+    # NaN without requests.
+    return f", stalls touched {touched:.1%} of the requests" if touched > 0 else ""
 
 
 def _planned(spec: BlockSpec, seed: int) -> tuple[BlockInstance, ...]:

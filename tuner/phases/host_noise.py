@@ -9,6 +9,7 @@ import numpy as np
 
 from tuner.errors import HostError
 from tuner.goals.metric import Metric
+from tuner.judge.arms import excluded_share
 from tuner.judge.plan import BlockPlan, StudyPlan, plan_blocks
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.phases.bench import Bench
@@ -66,7 +67,7 @@ def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
     block = _aa_block(gated(bench, short, sampling.level), load[0], short.aa)
     if block.state != "complete":
         raise HostError(f"{_IMPOSSIBLE}: {block.reason} (at {load[0]:,.0f} requests/s)")
-    return HostNoise(_sigma(bench, block, plan.confirm), load[0], _touched(block))
+    return HostNoise(_sigma(bench, block, plan.confirm), load[0], excluded_share(block.windows))
 
 
 def _short(plan: StudyPlan) -> StudyPlan:
@@ -117,9 +118,3 @@ def _expected_sigma(bench: Bench, block: Block) -> float:
     spread = between - np.median(between, axis=1, keepdims=True)
     s = 1.4826 * float(np.median(np.abs(spread)))
     return s * math.sqrt(math.pi / 3 / logs.shape[1])
-
-
-def _touched(block: Block) -> float:
-    offered = sum(window.raw.count for window in block.windows)
-    touched = sum(window.excluded_share * window.raw.count for window in block.windows)
-    return touched / offered if offered else 0.0

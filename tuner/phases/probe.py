@@ -15,8 +15,9 @@ import numpy as np
 
 from tuner.judge.plan import ASSUMED, BlockPlan, Sampling
 from tuner.judge.scoring import BASELINE
-from tuner.measurement.cycles import Disturbances, Traffic, effective_size, weights
-from tuner.measurement.window import Measurement, RawWindow, Samples, spans_of
+from tuner.measurement.cycles import effective_size
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Measurement, RawWindow, Samples, weights_of
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.record.model import Calibration
@@ -146,10 +147,7 @@ def _effective_share(
         assert isinstance(samples, Samples)  # noqa: S101 - the caller's choice
         end_ns, slice_ns = round(window.duration_s * 1e9), round(slice_ms * 1e6)
         borders = range(slice_ns, end_ns, slice_ns) if slice_ns else ()
-        own = samples.intended_ns, samples.completed_ns
-        traffic = Traffic.of([own], borders)
-        found = Disturbances.of(spans_of(window, gap_us), traffic.borders_ns, end_ns)
-        weight = weights(*own, traffic, found, level)
+        weight = weights_of(window, samples, StallRule(gap_us, level=level), borders)
         effective += effective_size(weight[samples.outcome <= np.uint8(3)])
         offered += len(samples.outcome)
     return effective / offered if offered else 0.0
