@@ -117,6 +117,8 @@ def web() -> Iterator[Web]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Otherwise the body waits 40 ms for the acknowledgement of the headers.
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             """Answer."""
@@ -168,12 +170,12 @@ def test_a_host_that_became_slow_is_worse(web: Web) -> None:
 def test_a_claimed_throughput_is_measured(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """In bursts of a closed loop: a host that answers fewer requests a second is worse."""
     monkeypatch.setattr(canary, "_BURST_S", 0.2)
-    probes = Probes(ProbeOptions(web.url, 400, 400.0, "throughput"), used)
-    web.wait_s = 0.02
+    probes = Probes(ProbeOptions(web.url, 400, 200.0, "throughput"), used)
+    web.wait_s = 0.005
     before = probes.look([HERE])
     assert len(before["here"].values) == 8
     assert sum(map(len, before["here"].latencies_us)) == 400
-    web.wait_s = 0.1
+    web.wait_s = 0.04
     with pytest.raises(
         HostError,
         match=r"is worse by more than 10%.*throughput after / before 0\.\d+ .*the claim",

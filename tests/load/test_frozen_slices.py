@@ -54,6 +54,8 @@ CADDYFILE = """
     admin off
     auto_https off
     persist_config off
+    # A killed generator leaves HTTP/3 connections that time out after 30 s.
+    grace_period 1s
 }}
 {scheme}://127.0.0.1:{port} {{
     {tls}
