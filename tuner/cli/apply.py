@@ -14,6 +14,7 @@ from tuner.app.reached import Reached, reached
 from tuner.app.recommended import FORCEABLE, Recommended, recommended
 from tuner.app.roll_out import RollOut
 from tuner.app.session import open_store
+from tuner.cli.groups import GroupedCommand
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
 from tuner.hosts.inventory import limited, read_inventory
@@ -32,7 +33,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("name")
 @click.option(
     "--inventory", required=True, metavar="FILE", help="Use the hosts of the group targets."

@@ -13,8 +13,6 @@ import click
 from tuner import __version__
 
 _COMMANDS = {
-    "worker": "Share a study with workers on other hosts.",
-    "proxy": "Serve a storage to workers through gRPC.",
     "optimize": "Search for a better configuration and prove whether it is one.",
     "compare": "Compare two configurations or servers under a frozen protocol.",
     "ablate": "Find the changes of a winner that matter.",
@@ -31,6 +29,8 @@ _COMMANDS = {
     "workload": "Make a workload from an access log; check or show one.",
     "space": "Show, check and explain the parameters of a space.",
     "doctor": "Check this machine, or find mistakes in a configuration.",
+    "worker": "Share a study with workers on other hosts.",
+    "proxy": "Serve a storage to workers through gRPC.",
 }
 
 _RESUMED_BY_SAME_COMMAND = ("worker", "ablate")

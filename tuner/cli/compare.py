@@ -19,6 +19,7 @@ from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name
 from tuner.cli import options
+from tuner.cli.groups import GroupedCommand
 from tuner.cli.meet import Match, entries_of, meet, verdict_words
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
@@ -41,7 +42,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("baseline", metavar="A")
 @click.argument("candidate", metavar="B")
 @options.workload

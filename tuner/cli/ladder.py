@@ -8,6 +8,7 @@ import click
 
 from tuner.app import provenance, turn
 from tuner.cli import options
+from tuner.cli.groups import GroupedCommand
 from tuner.cli.meet import DEFAULT_LIMIT, Match, entries_of, meet
 from tuner.errors import DefinitionError
 
@@ -20,7 +21,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("arms", nargs=-1, required=True, metavar="ARM...")
 @click.option(
     "--limit", metavar="LIMIT", help=f"Report the highest rate within this limit [{DEFAULT_LIMIT}]."

@@ -15,6 +15,7 @@ from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, create_store, free_name, open_bench
 from tuner.cli import options
+from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import HostError, named
 from tuner.judge.kinds import first_reason
@@ -34,7 +35,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("configuration", default="stock")
 @options.workload
 @options.own

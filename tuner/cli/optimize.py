@@ -15,6 +15,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.session import STUDIES, create_store, free_name, open_bench
 from tuner.cli import options
+from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.kinds import kind_of
@@ -42,7 +43,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
 @options.workload
 @options.own
 @options.in_place

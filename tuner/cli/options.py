@@ -37,7 +37,9 @@ _WORKLOAD = [
     click.option(
         "--workload",
         metavar="NAME|FILE",
-        help="Offer this workload: static, proxy, https, or a YAML file [static].",
+        help="Offer this workload: a YAML file, or static, proxy, https, site-https, page-http3,"
+        " api-two-backends, file-100k-h1, file-100k-h2, https-proxy-20b, https-proxy-4k,"
+        " https-proxy-256k [static].",
     ),
     click.option(
         "--space",

@@ -18,6 +18,7 @@ from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
 from tuner.cli import options
+from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.judge.results import StudyResult, evaluate
@@ -35,7 +36,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("name")
 @options.storage
 @click.option("--time", metavar="T", help="Limit the whole run to this time [the study's time].")

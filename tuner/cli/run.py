@@ -14,6 +14,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
 from tuner.cli import options
+from tuner.cli.groups import GroupedCommand
 from tuner.definition.alike import AlignmentRule, merged, shipped_rules
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
 from tuner.definition.published import has_configuration
@@ -42,7 +43,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("name", metavar="NAME")
 @click.option(
     "--server",

@@ -18,6 +18,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import origin_words
 from tuner.app.session import STUDIES, create_store, open_bench
 from tuner.cli import options
+from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, StoreError
 from tuner.judge.results import evaluate
@@ -42,7 +43,7 @@ _OWN = ("name", "storage", "inventory")
 """Keys of a definition that belong to one worker."""
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("name")
 @options.workload
 @options.search

@@ -1,0 +1,48 @@
+"""Options in the order in which users need them, by theme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+OTHERS = "Output and more"
+GROUPS: Mapping[str, Sequence[str]] = {
+    "Most used": (
+        *("server", "objective", "workload", "config", "server_name"),
+        *("time", "rate", "name", "resume", "inventory"),
+    ),
+    "Goals": ("slo", "constraint", "margin", "choose", "limit", "fail_if"),
+    "Load": ("connections", "load", "stalls"),
+    "Your own configuration": ("root", "keep_upstreams", "in_place"),
+    "Search": ("space", "layer", "allow", "force", "trials", "seed"),
+    "Confirmation": ("baseline", "finalists", "sequential"),
+    "Studies and records": ("study_file", "storage", "foreign", "wait"),
+}
+"""Names of parameters by theme; the theme ``OTHERS`` has all that are in none."""
+_FEWEST = 12
+"""Number of options from which on a command groups them."""
+
+
+class GroupedCommand(click.Command):
+    """A command that lists many options by theme in its ``--help``."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options; a short list stays one."""
+        rows = {
+            parameter.name or "": row
+            for parameter in self.get_params(ctx)
+            if (row := parameter.get_help_record(ctx)) is not None
+        }
+        if len(rows) < _FEWEST:
+            super().format_options(ctx, formatter)
+            return
+        for title, names in GROUPS.items():
+            _write(formatter, title, [rows.pop(name) for name in names if name in rows])
+        _write(formatter, OTHERS, list(rows.values()))
+
+
+def _write(formatter: click.HelpFormatter, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)
