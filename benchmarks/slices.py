@@ -26,7 +26,7 @@ from benchmarks.lab import setting
 from tuner.app.preflight import preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import create_store, open_bench
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import HostError
 from tuner.goals.metric import Metric, difference_ln
 from tuner.judge.plan import BlockPlan
@@ -50,7 +50,7 @@ _WINDOW_S = 1.0
 def run(workload: str, server: str, blocks: int, *, spans: bool) -> list[Finding]:
     """Measure blocks of both kinds in turn."""
     options = {"server": server, "workload": workload}
-    found = preflight(load_study(DEFAULT_STUDY, options))
+    found = preflight(load_study(BASE_STUDY, options))
     progress = TerminalProgress(quiet=True)
     differences: dict[str, dict[Metric, list[float]]] = {}
     with tempfile.TemporaryDirectory(prefix="tuner-slices-") as temporary:

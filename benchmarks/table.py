@@ -26,7 +26,7 @@ from benchmarks.lab import setting
 from tuner.app.preflight import preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import create_store, describe, open_bench
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import HostError
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE
@@ -115,7 +115,7 @@ def draw(space: Space, base: Configuration, count: int, seed: int) -> list[Confi
 def record(workload: str, count: int, seed: int) -> Table:
     """Measure a table on this machine."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found = preflight(load_study(DEFAULT_STUDY, {"workload": workload}))
+    found = preflight(load_study(BASE_STUDY, {"workload": workload}))
     with tempfile.TemporaryDirectory(prefix="tuner-table-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the workers' account reads the site

@@ -52,7 +52,7 @@ class Terminal(io.StringIO):
 
 
 Tuner = Callable[..., Outcome]
-SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
+SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
 STUDY = Path("studies/mine")
 
 

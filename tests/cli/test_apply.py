@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Outcome, Terminal, Tuner, kept_handlers, run_main, simulate
 from tests.hosts.nginxes import NGINX
 
-SHORT = ("--time", "10s", "--rate", "600", "--quiet")
+SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--quiet")
 OWN = """\
 # ours
 pid PID;

@@ -117,7 +117,7 @@ def test_a_value_out_of_range_is_said_with_its_line_and_what_is_allowed(
     """In a configuration's file too."""
     quiet(monkeypatch)
     Path("mine.yaml").write_text("space: nginx/static\nvalues:\n  sendfile: on\n  backlog: 1\n")
-    done = tuner("optimize", "--baseline", "mine.yaml")
+    done = tuner("optimize", "--study", "static", "--baseline", "mine.yaml")
     assert done.code == 2
     assert "mine.yaml:4: " in done.err
     assert "allowed: 511 to" in done.err

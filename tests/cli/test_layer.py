@@ -19,7 +19,19 @@ from tuner.space.configuration import Value
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, SimulatedHost
 
-SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+SHORT = (
+    "--study",
+    "static",
+    "--time",
+    "10s",
+    "--rate",
+    "600",
+    "--trials",
+    "1",
+    "--quiet",
+    "--name",
+    "mine",
+)
 IDLE = "net.ipv4.tcp_slow_start_after_idle"
 
 

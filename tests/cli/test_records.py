@@ -25,7 +25,7 @@ from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Faults, SimulatedHost
 from tuner.testing.sample_record import sample_record
 
-SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
+SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
 
 
 @pytest.fixture(scope="module")

@@ -228,8 +228,8 @@ def test_a_name_is_given_where_none_is_wanted(tuner: Tuner, host: SimulatedHost)
     host.faults = Faults(host_gone=range(100))
     for _ in range(2):
         assert tuner("optimize", *SHORT).code == 3
-    assert sorted(path.name for path in Path("studies").iterdir()) == ["quickstart", "quickstart-2"]
-    done = tuner("optimize", *SHORT, "--name", "quickstart")
+    assert sorted(path.name for path in Path("studies").iterdir()) == ["static", "static-2"]
+    done = tuner("optimize", *SHORT, "--name", "static")
     assert done.code != 0
     assert "--resume" in done.err
     assert "--name" in done.err

@@ -17,7 +17,7 @@ from tests.cli import walker
 from tuner.cli.commands import cli
 
 TOP = Path(__file__).parents[2]
-SHORT = ("--time", "10s", "--rate", "600", "--quiet")
+SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--quiet")
 NEW = (*SHORT, "--name", "new")
 NOWHERE = ("--storage", "postgresql+psycopg://127.0.0.1:1/none")
 LINES = {

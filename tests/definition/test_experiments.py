@@ -45,7 +45,7 @@ def space_of(name: str) -> Space:
 def space_for(experiment: Experiment, server: str, workload: str) -> str:
     """Return the space's name, as a run would choose it."""
     named = experiment.spaces.get(server)
-    return named or load_study("quickstart", {"server": server, "workload": workload}).space
+    return named or load_study("static", {"server": server, "workload": workload}).space
 
 
 def test_all_published_experiments_are_there() -> None:

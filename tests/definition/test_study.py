@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tuner.definition.study import StudyDefinition, list_studies, load_study
+from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, list_studies, load_study
 from tuner.errors import DefinitionError
 from tuner.goals.goals import goals_of
 
@@ -92,11 +92,27 @@ def test_an_impossible_margin_is_refused(margin: str) -> None:
         load_study(overrides={"margin": margin})
 
 
-def test_the_quickstart_is_p99_of_static_files_in_ten_minutes() -> None:
-    """The default study."""
+def test_the_quickstart_is_p99_of_a_proxy_in_six_minutes() -> None:
+    """It ends as soon as its claim is safe."""
+    study = load_study(DEFAULT_STUDY)
+    assert (study.name, study.space, study.objective) == ("quickstart", "nginx/proxy", ("p99",))
+    assert (study.baseline, study.time_s, study.sequential) == ("stock", 360, True)
+
+
+def test_auto_is_sequential_where_a_study_can_be() -> None:
+    """One objective without constraints can be watched after every block."""
+    assert load_study(overrides={"sequential": "auto"}).sequential
+    limits = {"constraint": ("memory <= 1.2x baseline",)}
+    assert not load_study(DEFAULT_STUDY, limits).sequential
+    assert not load_study(DEFAULT_STUDY, {"objective": ("p99", "memory")}).sequential
+
+
+def test_the_base_is_p99_of_static_files_in_ten_minutes() -> None:
+    """What a record leaves out is as it was, whatever the default study does."""
     study = load_study()
-    assert (study.name, study.space, study.objective) == ("quickstart", "nginx/static", ("p99",))
+    assert (study.name, study.space, study.objective) == ("static", "nginx/static", ("p99",))
     assert (study.baseline, study.time_s, study.trials) == ("stock", 600, None)
+    assert not study.sequential
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:
@@ -108,7 +124,7 @@ def test_options_override_the_file(tmp_path: Path) -> None:
 
 def test_the_space_follows_from_the_workload() -> None:
     """``--workload proxy`` is enough: a backend needs a proxy in front of it."""
-    assert load_study("quickstart", {"workload": "proxy"}).space == "nginx/proxy"
+    assert load_study("static", {"workload": "proxy"}).space == "nginx/proxy"
     assert load_study("proxy", {"workload": "static"}).space == "nginx/static"
 
 
@@ -249,7 +265,9 @@ def test_a_wrong_option_is_answered_by_its_name(tmp_path: Path) -> None:
 
 def test_an_unknown_study_is_answered_with_those_there_are() -> None:
     """And with how to name one's own."""
-    with pytest.raises(DefinitionError, match="'quikstart'; built in: proxy, quickstart; did you"):
+    with pytest.raises(
+        DefinitionError, match="'quikstart'; built in: proxy, quickstart, static; did you"
+    ):
         load_study("quikstart")
     with pytest.raises(DefinitionError, match="cannot be read: No such file"):
         load_study("none.yaml")
@@ -271,7 +289,7 @@ def test_a_seed_is_drawn_unless_given(tmp_path: Path) -> None:
 def test_every_built_in_study_can_be_read() -> None:
     """And says what it is for."""
     summaries = list_studies()
-    assert [summary.name for summary in summaries] == ["proxy", "quickstart"]
+    assert [summary.name for summary in summaries] == ["proxy", "quickstart", "static"]
     for summary in summaries:
         assert summary.summary
         assert load_study(summary.path).name == summary.name

@@ -46,7 +46,8 @@ def recommended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         simulate(patch)
-        short = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+        short = ("--study", "static", "--time", "10s", "--rate", "600", "--trials", "1")
+        short += ("--quiet", "--name", "mine")
         assert run_main(patch, "optimize", *short) == 0
     return folder
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 
 NAME = "faulty"
 PATIENCE_S = 300.0
-OPTIONS = ("--time", "20s", "--rate", "400", "--name", NAME, "--quiet")
+OPTIONS = ("--study", "static", "--time", "20s", "--rate", "400", "--name", NAME, "--quiet")
 
 
 @pytest.fixture(scope="module")

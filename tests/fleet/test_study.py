@@ -18,6 +18,8 @@ def test_a_study_on_other_hosts_comes_to_its_end(pair: Bed, tmp_path: Path) -> N
     """Every phase over SSH; the report has the target's resources; both hosts are as before."""
     before = {name: host.files() for name, host in pair.hosts.items()}
     options = (
+        "--study",
+        "static",
         "--time",
         "60s",
         "--rate",

@@ -39,7 +39,18 @@ pytestmark = [
 
 TOP = Path(__file__).resolve().parents[2]
 NAME = "e2e"
-OPTIONS = ("--server", "nginx", "--objective", "p99", "--time", "20s", "--rate", "2000")
+OPTIONS = (
+    "--study",
+    "static",
+    "--server",
+    "nginx",
+    "--objective",
+    "p99",
+    "--time",
+    "20s",
+    "--rate",
+    "2000",
+)
 PATIENCE_S = 240.0
 """Until something that must happen has happened; far beyond what it takes on a busy machine."""
 

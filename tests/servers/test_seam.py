@@ -171,6 +171,7 @@ def test_a_study_of_it_is_walked_from_end_to_end(tree: Path) -> None:
     """On a simulated lab: ``--server`` offers it, and the export goes where its files lie."""
     assert "toy" in python(tree, "-m", "tuner", "optimize", "--help").stdout
     study = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+    study = ("--study", "static", *study)
     done = python(tree, "-c", SIMULATED, "optimize", "--server", "toy", *study)
     assert done.returncode == 0, done.stderr
     assert "worker_connections" in (tree / "here/studies/mine/best/toy.conf").read_text()

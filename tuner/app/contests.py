@@ -15,7 +15,7 @@ from tuner.app.session import open_bench
 from tuner.definition.alike import AlignmentRule, alignments, equalise
 from tuner.definition.experiment import scaled_rate
 from tuner.definition.published import load_configuration
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.constraint import Constraint
 from tuner.judge.climbs import rungs
@@ -135,7 +135,7 @@ def look(
     overrides = {**options, "server": server, "connections": workload.connections, "name": name}
     if space is not None:
         overrides["space"] = space
-    definition = load_study(DEFAULT_STUDY, overrides)
+    definition = load_study(BASE_STUDY, overrides)
     return preflight(definition, workload, watch=watch)
 
 

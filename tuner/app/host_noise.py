@@ -8,7 +8,7 @@ from pathlib import Path
 from tuner.app.preflight import preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import create_store, open_bench
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.phases.host_noise import HostNoise, measure_noise
 
 
@@ -24,7 +24,7 @@ def measure_here(server: str, *, time_s: float) -> HostNoise:
     Raises:
         HostError, InstrumentError: it cannot be measured here; the message has the reason.
     """
-    definition = load_study(DEFAULT_STUDY, {"server": server, "baseline": "stock"})
+    definition = load_study(BASE_STUDY, {"server": server, "baseline": "stock"})
     found = preflight(definition, watch=False)
     progress = TerminalProgress()
     with tempfile.TemporaryDirectory(prefix="tuner-doctor-") as name:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tuner.app.host_files import ChangePlan, UnfitError
 from tuner.app.recommended import Recommended
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.own.bound import BoundSpace
 from tuner.own.catalog import READERS
@@ -40,7 +40,7 @@ def lab_settings(given: Recommended, remedy: str) -> LabSettings:
             baseline.
     """
     record = given.record
-    definition = load_study(DEFAULT_STUDY, record.definition)
+    definition = load_study(BASE_STUDY, record.definition)
     workload = load_workload(definition.workload)
     facts = space_facts(record.host, record.server, workload, len(record.cores.server))
     wanted = {

@@ -7,7 +7,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import confirm_measuring
 from tuner.app.session import STUDIES, describe, open_store
 from tuner.app.turn import take_turn
-from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
 from tuner.record.model import Record
 from tuner.store.store import Store
@@ -32,7 +32,7 @@ def reopen(
     store = open_store(name, storage)
     record = store.record()
     confirm_measuring(record)
-    definition = load_study(DEFAULT_STUDY, record.definition)
+    definition = load_study(BASE_STUDY, record.definition)
     take_turn(STUDIES / name, definition.inventory, progress)
     found = preflight(definition)
     check_same(found, store.record(), path)

@@ -13,7 +13,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.session import STUDIES, open_bench
 from tuner.cli import options
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.results import StudyResult, evaluate
 from tuner.judge.taken_apart import ablation_data, ablation_lines
@@ -46,7 +46,7 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     difference that keeps the gain. To resume an interrupted ablation, run the command again.
     """
     progress = TerminalProgress(quiet=quiet)
-    limit_s = load_study(DEFAULT_STUDY, {"time": time}).time_s
+    limit_s = load_study(BASE_STUDY, {"time": time}).time_s
     _, store, found = reopen(name, storage, progress, path="NAME")
     study = evaluate(store.record())
     _check_better(study)

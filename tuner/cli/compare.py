@@ -21,7 +21,7 @@ from tuner.app.session import STUDIES, create_store, describe, free_name
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
 from tuner.cli.meet import Match, entries_of, meet, verdict_words
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store
@@ -124,7 +124,7 @@ def _create(
     """Return the preflight, B's configuration and the record of a new comparison."""
     baseline, candidate = arms
     definition = load_study(
-        study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
+        study_file or BASE_STUDY, {**options.overrides(given), "baseline": baseline}
     )
     definition = replace(definition, finalists=1, others=())
     if given["name"] is None:

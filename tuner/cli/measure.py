@@ -16,7 +16,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, create_store, free_name, open_bench
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import HostError, named
 from tuner.judge.kinds import first_reason
 from tuner.measurement.window import Measurement
@@ -55,7 +55,7 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     asked = {**options.overrides(given), "baseline": configuration}
     with named("--baseline", "CONFIGURATION"):
-        definition = load_study(study_file or DEFAULT_STUDY, asked)
+        definition = load_study(study_file or BASE_STUDY, asked)
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"measure-{definition.name}"))
     turn.take_turn(STUDIES / definition.name, definition.inventory, progress)

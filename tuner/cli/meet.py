@@ -23,7 +23,7 @@ from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
 from tuner.app.turn import take_turn
 from tuner.definition.alike import shipped_rules
-from tuner.definition.study import DEFAULT_STUDY, FORMER_SEED, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, FORMER_SEED, StudyDefinition, load_study
 from tuner.errors import DefinitionError, HostError, named
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
@@ -91,7 +91,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     entries, study_file = entries_of(match.arms), match.study_file
     servers = tuple(dict.fromkeys(entry.server for entry in entries))
     base = load_study(
-        study_file or DEFAULT_STUDY,
+        study_file or BASE_STUDY,
         {**match.options, "server": servers[0]},
         seed=FORMER_SEED if resume else None,
     )

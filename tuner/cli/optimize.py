@@ -16,7 +16,7 @@ from tuner.app.resume import reopen
 from tuner.app.session import STUDIES, create_store, free_name, open_bench
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.kinds import kind_of
 from tuner.judge.results import evaluate
@@ -75,7 +75,9 @@ def command(
     if resume:
         definition, store, found = _resume({"study": study_file, **given}, progress)
     else:
-        definition = load_study(study_file or DEFAULT_STUDY, options.overrides(given))
+        # The quickstart's workload is the lab's; a site of one's own answers other requests.
+        unnamed = DEFAULT_STUDY if given["config"] is None else BASE_STUDY
+        definition = load_study(study_file or unnamed, options.overrides(given))
         if given["name"] is None:
             definition = replace(definition, name=free_name(definition.name))
         turn.take_turn(STUDIES / definition.name, definition.inventory, progress)

@@ -39,7 +39,7 @@ _WORKLOAD = [
         metavar="NAME|FILE",
         help="Offer this workload: a YAML file, or static, proxy, https, site-https, page-http3,"
         " api-two-backends, file-100k-h1, file-100k-h2, https-proxy-20b, https-proxy-4k,"
-        " https-proxy-256k [static].",
+        " https-proxy-256k [as the study says].",
     ),
     click.option(
         "--space",
@@ -69,7 +69,9 @@ _WORKLOAD = [
         help="Exclude the requests touched by stalls from latencies, or keep them [exclude].",
     ),
     click.option(
-        "--time", metavar="T", help="Limit the whole run to this time, such as 90s or 10m [10m]."
+        "--time",
+        metavar="T",
+        help="Limit the whole run to this time, such as 90s or 10m [as the study says].",
     ),
     click.option(
         "--seed", type=int, metavar="N", help="Seed all random choices [drawn and printed]."
@@ -210,7 +212,8 @@ def study_file(function: _F) -> _F:
         "--study",
         "study_file",
         metavar="FILE|NAME",
-        help="Read these options from a study file; options override it [quickstart].",
+        help="Read these options from a study file; options override it [static; for optimize"
+        " without --config, quickstart].",
     )
     return option(function)
 

@@ -19,7 +19,7 @@ from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import Original
@@ -107,7 +107,7 @@ def _create(
     original = _original(first)
     provenance.confirm_measuring(first.record)
     definition = load_study(
-        DEFAULT_STUDY,
+        BASE_STUDY,
         {**first.record.definition, **options.overrides(given), "storage": None, "seed": None},
     )
     definition = replace(

@@ -19,7 +19,7 @@ from tuner.app.provenance import origin_words
 from tuner.app.session import STUDIES, create_store, open_bench
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, StoreError
 from tuner.judge.results import evaluate
 from tuner.phases.study import run_study
@@ -83,7 +83,7 @@ def command(
     folder = STUDIES / name / host
     store = _begin_or_join(found, folder, host, progress)
     # Another worker may have begun the study a moment ago, with a seed of its own.
-    begun = load_study(DEFAULT_STUDY, store.record().definition)
+    begun = load_study(BASE_STUDY, store.record().definition)
     found = replace(found, definition=replace(found.definition, seed=begun.seed))
     if not quiet:
         announce(found, folder, what="worker")
@@ -108,7 +108,7 @@ def _definition(
     Raises:
         DefinitionError: the options contradict the existing study.
     """
-    given = load_study(study_file or DEFAULT_STUDY, {**wanted, "name": name})
+    given = load_study(study_file or BASE_STUDY, {**wanted, "name": name})
     if given.sequential:
         raise DefinitionError(
             "a shared study has a fixed number of blocks, because confirmations that stop at"
@@ -126,9 +126,9 @@ def _definition(
     if record is None:
         return given
     own = {key: value for key, value in given.as_dict().items() if key in _OWN}
-    definition = load_study(DEFAULT_STUDY, {**record.definition, **own})
+    definition = load_study(BASE_STUDY, {**record.definition, **own})
     # A file without a seed leaves it to the worker that began the study.
-    again = load_study(study_file or DEFAULT_STUDY, {**wanted, "name": name}, seed=definition.seed)
+    again = load_study(study_file or BASE_STUDY, {**wanted, "name": name}, seed=definition.seed)
     given = replace(given, seed=again.seed)
     ours, theirs = given.as_dict(), definition.as_dict()
     specified = set(ours if study_file else wanted) - set(_OWN)

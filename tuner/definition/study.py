@@ -27,6 +27,10 @@ from tuner.stats.margin import DEFAULT_MARGIN, LEAST_MARGIN, MOST_MARGIN, Margin
 from tuner.workload.workload import load_workload
 
 DEFAULT_STUDY = "quickstart"
+"""The study of ``tuner optimize`` without options."""
+BASE_STUDY = "static"
+"""Defaults of the other commands, and of keys that a record leaves out: its meaning stays when
+``DEFAULT_STUDY`` changes."""
 MOST_FINALISTS = 8
 """Limit for finalists; with more, their tests would need more blocks than the search saves."""
 MOST_BASELINES = 4
@@ -193,7 +197,7 @@ def draw_seed() -> int:
 
 
 def load_study(
-    path: str | Path = DEFAULT_STUDY,
+    path: str | Path = BASE_STUDY,
     overrides: Mapping[str, object] | None = None,
     *,
     seed: int | None = None,
@@ -344,8 +348,11 @@ def _goals(keys: Mapping[str, Node]) -> Goals:
 
 
 def _sequential(node: Node, goals: Goals) -> bool:
+    alone = not goals.second and not goals.constraints
+    if node.content == "auto":
+        return alone
     chosen = node.boolean()
-    if chosen and (goals.second or goals.constraints):
+    if chosen and not alone:
         raise node.error(
             "only one objective without constraints can be watched after every block: what else is"
             " wanted is judged by intervals that need a fixed number of blocks; leave out"
