@@ -46,9 +46,8 @@ def recommended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         simulate(patch)
-        short = ("--study", "static", "--time", "10s", "--rate", "600", "--trials", "1")
-        short += ("--quiet", "--name", "mine")
-        assert run_main(patch, "optimize", *short) == 0
+        short = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+        assert run_main(patch, "optimize", "--study", "static", *short) == 0
     return folder
 
 

@@ -201,9 +201,8 @@ def begun(folder: Path, hosts: Bed, service: Service, *more: str) -> Study:
     """
     given = options(folder, hosts, service).items()
     words = [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
-    short = ("--study", "static", "--time", "40s", "--objective", "throughput")
-    short += ("--rate", "1000", "--trials", "1")
-    return started(folder, hosts, "optimize", *words, *short, *more)
+    short = ("--time", "40s", "--objective", "throughput", "--rate", "1000", "--trials", "1")
+    return started(folder, hosts, "optimize", "--study", "static", *words, *short, *more)
 
 
 @every_case

@@ -32,8 +32,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run a study of Caddy to its end; return its folder."""
     here("caddy")
     folder = tmp_path_factory.mktemp("caddy")
-    options = ("--study", "static", "--objective", "p99", "--time", "20s")
-    options += ("--rate", "3000", "--trials", "2")
+    load = ("--study", "static", "--rate", "3000")
+    options = (*load, "--objective", "p99", "--time", "20s", "--trials", "2")
     done = subprocess.run(
         [sys.executable, "-m", "tuner", "optimize", "--server", "caddy", *options, "--name", NAME],
         cwd=folder,

@@ -215,6 +215,8 @@ def test_a_frozen_server_loses_nothing(tmp_path: Path, case: Case) -> None:
     assert len(windows) == 2 * len(SLICES_MS)
     command = [str(loadgen_binary()), "schema", "window"]
     schema = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    # On a starved machine the answers of a slice may come after its end: nothing is stopped then.
+    assert sum(line["slices"]["frozen_s"] for line in windows) > 0
     for line in windows:
         Draft202012Validator(schema).validate(line)
         assert line["errors"] == {}
@@ -224,7 +226,6 @@ def test_a_frozen_server_loses_nothing(tmp_path: Path, case: Case) -> None:
         assert line["handshakes"]["during"]["count"] == 0
         slices = line["slices"]
         assert (slices["frozen"], slices["not_frozen"]) == (True, None)
-        assert slices["frozen_s"] > 0
 
 
 @pytest.mark.parametrize("case", [CASES[0], CASES[-1]], ids=str)

@@ -170,8 +170,8 @@ def test_a_server_is_added_without_a_change_to_any_file(tree: Path) -> None:
 def test_a_study_of_it_is_walked_from_end_to_end(tree: Path) -> None:
     """On a simulated lab: ``--server`` offers it, and the export goes where its files lie."""
     assert "toy" in python(tree, "-m", "tuner", "optimize", "--help").stdout
-    study = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
-    study = ("--study", "static", *study)
+    short = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+    study = ("--study", "static", *short)
     done = python(tree, "-c", SIMULATED, "optimize", "--server", "toy", *study)
     assert done.returncode == 0, done.stderr
     assert "worker_connections" in (tree / "here/studies/mine/best/toy.conf").read_text()
