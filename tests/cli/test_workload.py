@@ -23,7 +23,7 @@ def test_a_log_becomes_a_workload_that_a_study_reads(tuner: Tuner) -> None:
     done = tuner("workload", "from-log", "access.log", "--output", "shop.yaml")
     assert (done.code, done.out) == (0, "")
     assert "9 requests, 4.5/s on average, at most 4 in one second" in done.err
-    assert "access.log:9: neither the combined format nor JSON" in done.err
+    assert "access.log:9: not in a known format" in done.err
     assert [r.path for r in load_workload("shop.yaml").requests] == ["/", "/a.js"]
     checked = tuner("workload", "check", "shop.yaml")
     assert (checked.code, checked.out) == (0, "ok: access, 2 requests, http/1.1, cleartext\n")
@@ -75,6 +75,35 @@ def test_secrets_of_a_log_are_not_in_what_is_made_of_it(tuner: Tuner, serve: str
         assert Path(name).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_format_is_given_or_read_from_a_configuration(tuner: Tuner) -> None:
+    """Both read lines that are not recognised, and the summary names the format."""
+    Path("access.log").write_text("192.0.2.7|1760097336|GET /a HTTP/2.0|200|500\n" * 3)
+    of = "$remote_addr|$msec|$request|$status|$body_bytes_sent"
+    Path("nginx.conf").write_text(
+        f"events {{}} http {{ log_format mine '{of}'; access_log /x/access.log mine; }}"
+    )
+    given = tuner("workload", "from-log", "access.log", "--format", of)
+    read = tuner("workload", "from-log", "access.log", "--config", "nginx.conf")
+    assert (given.code, read.code) == (0, 0)
+    assert given.out == read.out
+    assert "format    --format" in given.err
+    assert "format    log_format mine" in read.err
+    both = tuner("workload", "from-log", "access.log", "--config", "nginx.conf", "--format", of)
+    assert both.code == 2
+    assert "leave one out" in both.err
+
+
+def test_a_refusal_shows_the_line_without_its_secrets(tuner: Tuner) -> None:
+    """What was understood, and the options that define a format."""
+    Path("access.log").write_text(f"10/Oct/2025:13:55:36 GET /a?q=blue {JWT}\n")
+    done = tuner("workload", "from-log", "access.log")
+    assert done.code == 2
+    assert "    10/Oct/2025:13:55:36 GET /a?q= JWT" in done.err
+    assert "understood: a time 10/Oct/2025:13:55:36, a method GET" in done.err
+    assert "--config /etc/nginx/nginx.conf" in done.err
+    assert JWT not in done.err
+
+
 def test_values_of_queries_are_kept_if_asked_for(tuner: Tuner) -> None:
     """But for what looks like a secret."""
     Path("access.log").write_text(line("GET", f"/x.css?v=12&session={JWT}"))
@@ -113,7 +142,7 @@ def test_a_workload_is_shown_with_shares_and_right_answers(tuner: Tuner) -> None
     ("content", "words"),
     [
         (b"", "0 of 0 lines are not requests: no lines"),
-        (b"a\nb\n", "2 of 2 lines are not requests: access.log:1: neither"),
+        (b"a\nb\n", "2 of 2 lines are not requests: access.log:1: not in a known format"),
         (line("GET", "/x", 500).encode(), "the lab can serve none of its requests (statuses"),
     ],
 )

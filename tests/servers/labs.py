@@ -59,11 +59,17 @@ def free_ports(count: int) -> list[int]:
 class ServerLab:
     """A lab of its own with the real deployer on it, and a backend where the space needs one."""
 
-    def __init__(self, study: Path, space: str, protocol: WireProtocol = "http1") -> None:
+    def __init__(
+        self,
+        study: Path,
+        space: str,
+        protocol: WireProtocol = "http1",
+        workload: Workload | None = None,
+    ) -> None:
         name = space.partition("/")[0]
         self.adapter = server(name)
         self.facts = here(name)
-        self.workload: Workload = load_workload(ROLES[space])
+        self.workload: Workload = workload or load_workload(ROLES[space])
         self.lab = local.lab_folder(study)
         self.deployer = AnsibleDeployer(self.lab, study / "work", user=local.lab_user())
         cpus = (max(os.sched_getaffinity(0)),)
@@ -114,9 +120,10 @@ def server_lab(
     space: str,
     protocol: WireProtocol = "http1",
     certificate: Certificate | None = None,
+    workload: Workload | None = None,
 ) -> Iterator[ServerLab]:
     """Yield a lab and remove it afterwards, even after an error."""
-    made = ServerLab(study, space, protocol)
+    made = ServerLab(study, space, protocol, workload)
     try:
         made.open(certificate)
         yield made

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import gzip
+import collections
+import contextlib
+import gc
 import os
-import sys
-import time
-import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import cast
 
 import click
 import numpy as np
 
+from tuner.app.log_files import log_lines, log_name
+from tuner.app.log_formats import configured_formats
 from tuner.app.printing import print_json
 from tuner.app.writing import writing
 from tuner.errors import DefinitionError
-from tuner.reading.access_log import LogEntry, LogTally
-from tuner.reading.inputs import open_input
+from tuner.reading.access_log import LogReader
+from tuner.reading.log_notation import LineFormat, given_format
+from tuner.reading.log_tally import LogTally
 from tuner.reading.redaction import redaction_summary
-from tuner.words.terminal import duration
 from tuner.workload.arrivals import Recorded
 from tuner.workload.log_mix import Mix, Serve, make_mix
 from tuner.workload.workload import Request, Workload, load_workload
@@ -36,9 +37,6 @@ Examples:
   tuner optimize --workload shop.yaml
 """
 _MOST_BAD = 0.5
-_QUIET_S = 2.0
-_EVERY_LINES = 20_000
-_LONGEST_LINE = 1 << 20
 
 
 @click.group(epilog=_EPILOG)
@@ -78,6 +76,18 @@ def command() -> None:
     is_flag=True,
     help="Keep the values of query parameters, except likely secrets [drop all values].",
 )
+@click.option(
+    "--format",
+    "line_format",
+    metavar="FORMAT",
+    help="Read lines of this format, in Nginx's notation ('$remote_addr ...') or Apache's"
+    " ('%h ...') [recognise it].",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Read the formats of this Nginx configuration (its log_format) before the known ones.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 def from_log(
     logs: tuple[Path, ...],
@@ -88,24 +98,32 @@ def from_log(
     serve: str | None,
     instants: Path | None,
     keep_query: bool,
+    line_format: str | None,
+    config: Path | None,
     quiet: bool,
 ) -> None:
     """Make a workload from the requests in access LOGS.
 
-    Reads the combined format or JSON lines (Nginx, Caddy, Apache), plain or .gz; `-` is standard
-    input. Weights are the frequencies; sizes and statuses are the most common ones. Drops the
-    values of queries and replaces likely secrets in paths by a word such as TOKEN. Writes files
-    that only you can read.
+    Recognises the combined format, JSON lines (Nginx, Caddy), Caddy's console, W3C extended
+    (CloudFront), AWS load balancers, Discourse and ingress-nginx, plain or packed by gzip or
+    Zstandard; `-` is standard input. Paths that differ in an identifier are one kind of request,
+    and rare paths join wider kinds. Weights, sizes, statuses, protocol and connections follow the
+    log. Drops the values of queries and replaces likely secrets in paths by a word such as TOKEN.
+    Writes files that only you can read.
     """
+    if line_format is not None and config is not None:
+        raise DefinitionError("--format and --config are both given; leave one out")
+    written = None if line_format is None else given_format(line_format)
     tally = LogTally(keep_query=keep_query)
-    arrived = _read(tally, logs, keep=instants is not None, quiet=quiet)
-    if not tally.good or tally.bad > _MOST_BAD * (tally.good + tally.bad):
-        where = "; ".join(f"{file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines)
-        raise DefinitionError(
-            f"{tally.bad} of {tally.good + tally.bad} lines are not requests:"
-            f" {where or 'no lines'}",
-            path=str(logs[0]),
-        )
+    arrived = array("d") if instants is not None else None
+    used: dict[str, None] = {}
+    for path in logs:
+        reader = _reader(path, written, config)
+        with _without_cycles():
+            _read(tally, path, reader, arrived, quiet=quiet)
+        if not tally.good or tally.bad > _MOST_BAD * (tally.good + tally.bad):
+            raise _refused(tally, reader, path)
+        used |= dict.fromkeys(reader.used)
     mix = make_mix(
         tally,
         name=name or logs[0].name.split(".")[0] or "log",
@@ -124,7 +142,8 @@ def from_log(
             _write(output, [mix.text])
     if instants is not None:
         with writing(instants, "name another file with --instants"):
-            _write_instants(instants, arrived)
+            _write_instants(instants, arrived or array("d"))
+    click.echo(f"format    {', '.join(used)}", err=True)
     for line in _summary(tally, mix, output, instants):
         click.echo(line, err=True)
 
@@ -150,60 +169,33 @@ def show(name: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def _read(tally: LogTally, logs: tuple[Path, ...], *, keep: bool, quiet: bool) -> array[float]:
-    """Read the logs; return the times of arrival if they are kept."""
-    arrived = array("d")
-    for path in logs:
-        for entry in _entries(tally, path, quiet=quiet):
-            if keep:
-                arrived.append(entry.unix_s)
-    return arrived
+def _reader(path: Path, written: LineFormat | None, config: Path | None) -> LogReader:
+    """Return the reader of one log."""
+    if written is not None:
+        return LogReader([written], only=True)
+    return LogReader(() if config is None else configured_formats(config, path))
 
 
-def _entries(tally: LogTally, path: Path, *, quiet: bool) -> Iterator[LogEntry]:
-    name = "standard input" if str(path) == "-" else str(path)
+@contextlib.contextmanager
+def _without_cycles() -> Iterator[None]:
+    """Look for no reference cycles meanwhile: a log's lines are many objects and no cycles."""
+    gc.disable()
     try:
-        with _open(path) as raw:
-            size = path.stat().st_size if path.is_file() else 0
-            packed = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            lines = (line.decode("utf-8", "replace").rstrip("\r\n") for line in _lines_of(packed))
-            numbered = enumerate(lines, 1)
-            watched = numbered if quiet else _watched(numbered, raw, size, name)
-            yield from tally.add(watched, name)
-    except (OSError, EOFError, zlib.error) as error:
-        words = getattr(error, "strerror", None) or str(error)
-        raise DefinitionError(f"cannot be read: {words}", path=name) from None
+        yield
+    finally:
+        gc.enable()
 
 
-def _open(path: Path) -> IO[bytes]:
-    # Closing standard input is harmless: nothing else reads it.
-    return sys.stdin.buffer if str(path) == "-" else open_input(path)
-
-
-def _lines_of(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    """Yield the lines of a log, each cut at ``_LONGEST_LINE``.
-
-    Servers limit the part of a request that they log, so real lines are shorter.
-    """
-    whole = True
-    while line := stream.readline(_LONGEST_LINE):
-        if whole:
-            yield line
-        whole = line.endswith(b"\n")
-
-
-def _watched(
-    lines: Iterator[tuple[int, str]], raw: IO[bytes], size: int, name: str
-) -> Iterator[tuple[int, str]]:
-    """Yield the lines, and print the progress of a long log every few seconds."""
-    begun = printed = time.monotonic()
-    for number, line in lines:
-        if number % _EVERY_LINES == 0 and (now := time.monotonic()) - printed >= _QUIET_S:
-            printed = now
-            share = raw.tell() / size if size else 0.0
-            left = f", {duration((now - begun) * (1 / share - 1))} left" if share else ""
-            click.echo(f"{name}: {number:,} lines, {share:.0%}{left}", err=True)
-        yield number, line
+def _read(
+    tally: LogTally, path: Path, reader: LogReader, arrived: array[float] | None, *, quiet: bool
+) -> None:
+    """Count the lines of a log; add the times of arrival if they are kept."""
+    lines = log_lines(path, None if quiet else lambda line: click.echo(line, err=True))
+    entries = tally.add(lines, log_name(path), reader)
+    if arrived is None:
+        collections.deque(entries, maxlen=0)
+    else:
+        arrived.extend(entry.unix_s for entry in entries)
 
 
 def _write_instants(path: Path, arrived: array[float]) -> None:
@@ -223,6 +215,16 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         file.writelines(lines)
 
 
+def _refused(tally: LogTally, reader: LogReader, path: Path) -> DefinitionError:
+    where = "; ".join(f"{file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines)
+    shown = f"\n{reader.refusal(tally.first_bad)}" if tally.first_bad else ""
+    return DefinitionError(
+        f"{tally.bad} of {tally.good + tally.bad} lines are not requests:"
+        f" {where or 'no lines'}{shown}",
+        path=log_name(path),
+    )
+
+
 def _summary(tally: LogTally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
     lines = [
         (
@@ -231,6 +233,7 @@ def _summary(tally: LogTally, mix: Mix, output: Path | None, instants: Path | No
             f" {mix.covered / tally.good:.1%}"
         )
     ]
+    lines += [f"note      {note}" for note in mix.notes]
     lines += [f"left out  {n / tally.good:6.1%}  {reason}" for reason, n in mix.left_out]
     if tally.redacted:
         lines.append(f"redacted  {redaction_summary(tally.redacted)}")

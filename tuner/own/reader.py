@@ -15,6 +15,7 @@ from tuner.own.files import Files
 from tuner.own.home import Home
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.own.target import Target
+from tuner.reading.log_notation import LineFormat
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.workload.workload import Workload
@@ -154,6 +155,18 @@ class Reader(Protocol):
 
         Raises:
             DefinitionError: at file and line.
+        """
+        ...
+
+    def log_formats(self, main: str, log: str) -> tuple[LineFormat, ...]:
+        """Return the formats of access logs that a configuration defines, those of a log first.
+
+        Args:
+            main: path of the main file.
+            log: name of the log's file, without the suffixes of rotation.
+
+        Raises:
+            DefinitionError: the configuration cannot be read, or the server has no such formats.
         """
         ...
 

@@ -1,234 +1,208 @@
-"""Access logs, line by line: each request, its time, and its answer.
+"""Access logs: the recognition of their format, line by line.
 
-Each line has one of two forms: the combined format of Apache and Nginx
-(https://nginx.org/en/docs/http/ngx_http_log_module.html), with any further fields, or one
-JSON object per line, as Nginx writes with ``escape=json`` and Caddy by default
-(https://caddyserver.com/docs/caddyfile/directives/log).
+A reader knows the combined format of Apache and Nginx with any further fields, JSON lines of Nginx
+and Caddy, Caddy's console format, the W3C extended format (CloudFront), load balancers of AWS, and
+the formats of Discourse and ingress-nginx. Other formats are given in their own notation.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from tuner.reading.redaction import redact
+from tuner.errors import DefinitionError
+from tuner.reading import log_w3c
+from tuner.reading.log_entry import LogEntry
+from tuner.reading.log_json import json_keys, read_console, read_json
+from tuner.reading.log_notation import LineFormat, line_reader, nginx_format, understood
+from tuner.reading.printable import printable
+from tuner.reading.redaction import redact_line
 
-_COMBINED = re.compile(
-    r"\S+ \S+ .*?\[(?P<time>[^\]]+)\] "
-    r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<size>\d+|-)'
+_SHOWN_CHARACTERS = 200
+_LONGEST_LINE = 1 << 15
+"""Longest line that is compared with a format, characters."""
+
+_AWS = (
+    "$request_processing_time $upstream_response_time $response_processing_time"
+    ' $status $target_status $request_length $bytes_sent "$request"'
 )
-_REQUEST = re.compile(r"(?P<method>[!#$%&'*+.^_`|~0-9A-Za-z-]+) (?P<target>\S+)(?: HTTP/[\d.]+)?")
-_ORIGIN = re.compile(r"https?://[^/]*")
-_TIME = "%d/%b/%Y:%H:%M:%S %z"
-_SHOWN = 5
-_LONGEST_TARGET = 8192
-"""Longest target that Nginx and Apache accept by default, characters."""
-_LATEST_UNIX_S = 253_402_300_799.0
-"""The year 9999."""
-_MOST_KINDS = 200_000
-"""Limit for kinds of requests in memory; beyond it the rarest are dropped."""
+COMBINED = nginx_format(
+    "combined",
+    '$remote_addr $ident $remote_user [$time_local] "$request" $status $body_bytes_sent',
+)
+KNOWN = (
+    # https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html
+    nginx_format(
+        "Application Load Balancer",
+        f'$scheme $time_iso8601 $elb $remote_addr:$remote_port $target {_AWS} "$http_user_agent"',
+    ),
+    # https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html
+    nginx_format(
+        "Classic Load Balancer", f"$time_iso8601 $elb $remote_addr:$remote_port $backend {_AWS}"
+    ),
+    # https://github.com/discourse/discourse/blob/main/config/nginx.sample.conf
+    nginx_format(
+        "Discourse",
+        '[$time_local] "$http_host" $remote_addr "$request" "$http_user_agent" "$route" $status'
+        ' $bytes_sent "$http_referer" $upstream_response_time $request_time',
+    ),
+    # https://kubernetes.github.io/ingress-nginx/user-guide/nginx-configuration/log-format/
+    nginx_format(
+        "ingress-nginx",
+        '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent'
+        ' "$http_referer" "$http_user_agent" $request_length $request_time'
+        " [$proxy_upstream_name] [$proxy_alternative_upstream_name] $upstream_addr"
+        " $upstream_response_length $upstream_response_time $upstream_status",
+    ),
+    COMBINED,
+)
+"""Formats that are recognised, those with more fields first."""
+_NAMES = (
+    "the combined format, JSON lines (Nginx, Caddy), Caddy's console, W3C extended with #Fields:,"
+    " AWS load balancers, Discourse, ingress-nginx"
+)
+
+_W3C = "W3C extended format"
+_FACTS = {
+    "a time": re.compile(
+        r"\d{1,2}/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
+    ),
+    "a method": re.compile(r"\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)\b"),
+    "a protocol": re.compile(r"\bHTTP/\d(?:\.\d)?\b"),
+    "a status": re.compile(r"(?<![\d.:/-])[1-5]\d\d(?![\d.:/-])"),
+}
+
+_Reader = tuple[str, Callable[[str], LogEntry | None]]
+"""Name of a format, and the reader of its lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One line of a log."""
+class LogReader:
+    """A reader of the lines of one log, which recognises their format.
 
-    unix_s: float
-    """Time of the request; the combined format has whole seconds only."""
-    method: str
-    target: str
-    """Path with its query."""
-    status: int
-    size_bytes: int
-    """Size of the answer's body as sent, bytes."""
+    The format of the last line is tried first; if a line has another one, all are tried.
+
+    Args:
+        formats: formats to try before the known ones; formats that lack a field are left out.
+        only: True to try no other formats.
+    """
+
+    def __init__(self, formats: Sequence[LineFormat] = (), *, only: bool = False) -> None:
+        self._given = tuple(formats)
+        self._only = only
+        self.used: list[str] = []
+        """Names of the formats that lines had."""
+        given = [pair for found in formats if (pair := _reader(found)) is not None]
+        self._readers: list[_Reader] = [*given] if only else [*given, *_KNOWN_READERS]
+        self._current = self._readers[0][1]
+
+    def read(self, line: str) -> LogEntry | None:
+        """Return the entry of a line; None for a directive of the W3C format.
+
+        Raises:
+            ValueError: the line has no known format, or is not a request; the message names what
+                is missing and quotes nothing, because the line may hold a secret.
+        """
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"a line of {len(line):,} characters")
+        if line.startswith(log_w3c.DIRECTIVE) and not self._only:
+            self._follow(line)
+            return None
+        entry = self._current(line) if self.used else None
+        return entry if entry is not None else self._recognise(line)
+
+    def _follow(self, directive: str) -> None:
+        try:
+            reader = log_w3c.w3c_reader(directive)
+        except DefinitionError as error:
+            raise ValueError(error.message) from None
+        if reader is not None:
+            self._readers.insert(0, (_W3C, reader))
+            self._current = reader
+
+    def _recognise(self, line: str) -> LogEntry:
+        for name, reader in self._readers:
+            entry = reader(line)
+            if entry is not None:
+                self._current = reader
+                if name not in self.used:
+                    self.used.append(name)
+                return entry
+        raise ValueError("not in the given format" if self._only else "not in a known format")
+
+    def refusal(self, line: str) -> str:
+        """Return a line of a refused log and what was understood of it, for a message.
+
+        Query values and likely secrets are replaced in it.
+        """
+        shown = printable(redact_line(line[:_SHOWN_CHARACTERS]))
+        more = " ..." if len(line) > _SHOWN_CHARACTERS else ""
+        parts = [f"    {shown}{more}"]
+        for one in self._given:
+            seen, expected = understood(one, line)
+            fields = ", ".join(f"${field}" for field in seen) or "nothing"
+            parts.append(
+                f"{one.name}: understood {fields}" + f"; expected {expected}" * bool(expected)
+            )
+        if self._only:
+            parts.append("correct --format, or leave it out to recognise the format")
+            return "\n".join(parts)
+        found = _recognisable(line)
+        if found:
+            parts.append(f"understood: {', '.join(found)}")
+        else:
+            parts.append("understood: nothing")
+        parts += [
+            f"known formats: {_NAMES}",
+            (
+                "for another one add --format '$remote_addr ...' (Nginx's or Apache's notation), or"
+                " --config /etc/nginx/nginx.conf with its log_format"
+            ),
+        ]
+        return "\n".join(parts)
+
+
+def _recognisable(line: str) -> list[str]:
+    """Return the names of the facts that a line of unknown format shows."""
+    if line.startswith("{"):
+        try:
+            return [f"the key {printable(name)!r}" for name in json_keys(line)]
+        except ValueError as error:
+            return [str(error)]
+    return [f"{name} {found[0]}" for name, facts in _FACTS.items() if (found := facts.search(line))]
 
 
 def parse_line(line: str) -> LogEntry:
-    """Read one line of either form.
+    """Read one line of a format that is recognised without a definition.
 
     Raises:
-        ValueError: the line has neither form, or no request; the message names what is missing.
+        ValueError: as for ``LogReader.read``.
     """
-    return _json(line) if line.startswith("{") else _combined(line)
+    entry = LogReader().read(line)
+    if entry is None:
+        raise ValueError("a directive")
+    return entry
 
 
-def _combined(line: str) -> LogEntry:
-    found = _COMBINED.match(line)
-    if found is None:
-        raise ValueError("neither the combined format nor JSON")
+def begins_log(line: str) -> bool:
+    """Return whether a file with this first line is an access log."""
+    if line.startswith(("#Fields:", "#Version:", "#Software:")):
+        return True
     try:
-        unix_s = _unix_s(found["time"])
+        parse_line(line)
     except ValueError:
-        raise ValueError("no time such as 10/Oct/2025:13:55:36 +0000") from None
-    size = 0 if found["size"] == "-" else int(found["size"])
-    return _entry(unix_s, found["request"], found["status"], size)
+        return False
+    return True
 
 
-@functools.lru_cache(maxsize=64)
-def _unix_s(text: str) -> float:
-    """Parse a time; cached, because the lines of one second repeat it."""
-    return datetime.strptime(text, _TIME).timestamp()  # noqa: DTZ007 - %z is in _TIME
-
-
-def _json(line: str) -> LogEntry:
+def _reader(found: LineFormat) -> _Reader | None:
     try:
-        fields = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"invalid JSON: {error.msg}") from None
-    except RecursionError:
-        raise ValueError("invalid JSON: nested too deep") from None
-    inner = fields.get("request")
-    if isinstance(inner, Mapping):
-        request = f"{inner.get('method', '')} {inner.get('uri', '')}"
-    elif isinstance(inner, str):
-        request = inner
-    else:
-        method = _first(fields, "request_method", "method")
-        request = f"{method} {_first(fields, 'request_uri', 'uri', 'path')}"
-    size = _first(fields, "body_bytes_sent", "size", "bytes_sent", "bytes") or 0
-    return _entry(_moment(fields), request, _first(fields, "status"), size)
+        return found.name, line_reader(found)
+    except DefinitionError:
+        return None
 
 
-def _first(fields: Mapping[str, Any], *names: str) -> Any:
-    return next((fields[name] for name in names if fields.get(name) not in (None, "")), "")
-
-
-def _moment(fields: Mapping[str, Any]) -> float:
-    found = _first(
-        fields, "msec", "ts", "time_iso8601", "time_local", "time", "timestamp", "@timestamp"
-    )
-    try:
-        unix_s = float(found)
-    except (ValueError, TypeError):
-        unix_s = math.nan
-    if math.isfinite(unix_s):
-        return unix_s
-    for read in (lambda text: datetime.fromisoformat(text).timestamp(), _unix_s):
-        try:
-            return read(str(found))
-        except (ValueError, OverflowError):
-            continue
-    raise ValueError("no time (msec, ts, time_iso8601, time_local)")
-
-
-def _entry(unix_s: float, request: str, status: object, size: object) -> LogEntry:
-    # Messages quote no part of a request, because it may hold a secret.
-    found = _REQUEST.fullmatch(request)
-    if found is None:
-        raise ValueError("no request")
-    target = _ORIGIN.sub("", found["target"]) or "/"
-    if not target.startswith("/"):
-        raise ValueError("no path")
-    if len(target) > _LONGEST_TARGET:
-        raise ValueError(f"a target of {len(target):,} characters")
-    if not 0 <= unix_s <= _LATEST_UNIX_S:
-        raise ValueError("no time after 1970")
-    try:
-        return LogEntry(unix_s, found["method"], target, int(str(status)), int(float(str(size))))
-    except (ValueError, OverflowError):
-        raise ValueError("no status, or no size") from None
-
-
-@dataclass
-class RequestKind:
-    """All requests of one method and target."""
-
-    count: int = 0
-    statuses: Counter[int] = field(default_factory=Counter)
-    sizes: Counter[int] = field(default_factory=Counter)
-    """Body sizes of the answers with status 200, with their counts."""
-
-    @property
-    def status(self) -> int:
-        """The most frequent status."""
-        return self.statuses.most_common(1)[0][0]
-
-    @property
-    def size_bytes(self) -> int:
-        """Median of the sizes; 0 without any."""
-        half, seen = (sum(self.sizes.values()) + 1) // 2, 0
-        for size, count in sorted(self.sizes.items()):
-            seen += count
-            if seen >= half:
-                return size
-        return 0
-
-
-@dataclass
-class LogTally:
-    """The content of a log, gathered line by line in bounded memory.
-
-    Targets are kept as ``tuner.reading.redaction`` leaves them.
-    """
-
-    keep_query: bool = False
-    """True to keep the values of queries."""
-    redacted: Counter[str] = field(default_factory=Counter)
-    """Number of redactions by the name of their kind."""
-    kinds: dict[tuple[str, str], RequestKind] = field(default_factory=dict)
-    good: int = 0
-    bad: int = 0
-    bad_lines: list[tuple[str, int, str]] = field(default_factory=list)
-    """The first few: file, line number, error."""
-    forgotten: int = 0
-    """Requests of kinds that were too rare to keep."""
-    first_unix_s: float = float("inf")
-    last_unix_s: float = float("-inf")
-    per_second: Counter[int] = field(default_factory=Counter)
-
-    def add(self, lines: Iterable[tuple[int, str]], name: str) -> Iterable[LogEntry]:
-        """Count numbered lines of a file, and yield the entry of each."""
-        for number, line in lines:
-            if not line.strip():
-                continue
-            try:
-                entry = parse_line(line)
-            except ValueError as error:
-                self.bad += 1
-                if len(self.bad_lines) < _SHOWN:
-                    self.bad_lines.append((name, number, str(error)))
-                continue
-            self._count(entry)
-            yield entry
-
-    def _count(self, entry: LogEntry) -> None:
-        self.good += 1
-        self.first_unix_s = min(self.first_unix_s, entry.unix_s)
-        self.last_unix_s = max(self.last_unix_s, entry.unix_s)
-        self.per_second[int(entry.unix_s)] += 1
-        found = redact(entry.target, keep_query=self.keep_query)
-        self.redacted.update(found.kinds)
-        kind = self.kinds.setdefault((entry.method, found.target), RequestKind())
-        kind.count += 1
-        kind.statuses[entry.status] += 1
-        if entry.status == 200 and len(kind.sizes) < 1_000:
-            kind.sizes[entry.size_bytes] += 1
-        if len(self.kinds) > _MOST_KINDS:
-            self._forget()
-
-    def _forget(self) -> None:
-        """Drop the rarer half of the kinds, as in lossy counting (Manku and Motwani, VLDB 2002)."""
-        middle = sorted(kind.count for kind in self.kinds.values())[len(self.kinds) // 2]
-        kept = {key: kind for key, kind in self.kinds.items() if kind.count > middle}
-        self.forgotten += sum(k.count for k in self.kinds.values()) - sum(
-            k.count for k in kept.values()
-        )
-        self.kinds = kept
-
-    @property
-    def rate_per_s(self) -> float:
-        """Mean rate from the first to the last request; 0 if both have the same time."""
-        lasted_s = self.last_unix_s - self.first_unix_s
-        return self.good / lasted_s if lasted_s > 0 else 0.0
-
-    @property
-    def peak_per_s(self) -> int:
-        """Largest number of requests in one second of the clock."""
-        return max(self.per_second.values(), default=0)
+_KNOWN_READERS: tuple[_Reader, ...] = (
+    ("JSON lines", read_json),
+    ("Caddy's console format", read_console),
+    *((found.name, line_reader(found)) for found in KNOWN),
+)

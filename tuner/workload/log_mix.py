@@ -1,27 +1,33 @@
-"""A workload's YAML from the tally of an access log: its most frequent requests.
+"""A workload's YAML from the tally of an access log: its kinds of requests.
 
-The lab does not have the log's site. It serves files of the same sizes or, behind a proxy, one body
-of the typical size. Requests that neither can answer are left out and counted.
+The lab does not have the log's site. It serves files of the same sizes or, behind a proxy, a
+backend. Requests that neither can answer are left out and counted. Rare kinds join wider ones
+(``tuner.reading.log_paths``), so that few requests stand for nearly the whole log.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import statistics
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from tuner.reading.access_log import LogTally, RequestKind
+from tuner.reading.log_paths import example
+from tuner.reading.log_tally import KindKey, LogTally, RequestKind, widened
 from tuner.reading.printable import comment_line
 from tuner.reading.redaction import redaction_summary
-from tuner.workload.workload import INDEX, LARGEST_BACKEND_BODY, LARGEST_SITE, SITE_PATH, TARGET
+from tuner.workload.log_site import READING, log_site, unfit_for_site
+from tuner.workload.log_wire import log_wire
+from tuner.workload.mix_request import MixRequest, label
+from tuner.workload.workload import INDEX, LARGEST_BACKEND_BODY, TARGET
 
 Serve = Literal["site", "backend"]
-_SERVED_AS_200 = (200, 206, 304)
-"""Statuses of an existing file, including ranges and revalidations."""
 _PLACEHOLDER = "{}"
+_MOSTLY = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,112 +42,122 @@ class Mix:
     """Number of requests in the log that they represent."""
     left_out: tuple[tuple[str, int], ...]
     """Reasons for omitted requests, with their counts."""
+    notes: tuple[str, ...] = ()
+    """Facts of the log that the workload follows, or does not have."""
 
 
 def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, top: int) -> Mix:
-    """Return a workload of the most frequent requests of the log.
+    """Return a workload of the kinds of requests of the log.
 
     Args:
         tally: counts of the log.
         name: name of the workload.
         source: origin of the log, for the file's comment.
         serve: kind of server; None for a site if GET and HEAD prevail.
-        top: limit for kinds of requests.
+        top: limit for kinds of requests; the rarest join wider ones.
     """
-    ranked = sorted(tally.kinds.items(), key=lambda item: (-item[1].count, item[0]))
-    reading = sum(kind.count for (method, _), kind in ranked if method in {"GET", "HEAD"})
-    chosen: Serve = serve or ("site" if reading >= 0.95 * tally.good else "backend")
+    chosen = serve or _served(tally)
+    unfit = unfit_for_site if chosen == "site" else _unfit_for_backend
     left_out: Counter[str] = Counter()
     if tally.forgotten:
         left_out["too rare to be counted"] += tally.forgotten
-    files: dict[str, int] = {}
-    kept: list[tuple[str, str, RequestKind]] = []
-    for (method, target), kind in ranked:
-        reason = "beyond the most frequent" if len(kept) >= top else ""
-        reason = reason or _unfit(method, target, kind, chosen, files)
+    fit: dict[KindKey, RequestKind] = {}
+    for key, kind in tally.kinds.items():
+        reason = unfit(key)
         if reason:
             left_out[reason] += kind.count
         else:
-            kept.append((method, target, kind))
-    covered = sum(kind.count for _, _, kind in kept)
-    reasons = tuple(left_out.most_common())
+            fit[key] = kind
+    kept = widened(fit, top, random.Random(1))  # noqa: S311 - samples of sizes
+    left_out["beyond the most frequent"] += _count(fit) - _count(kept)
+    if chosen == "site":
+        site = log_site(kept)
+        left_out += site.left_out
+        requests, served = site.requests, _site(site.files)
+    else:
+        requests, served = _asked(kept), _backend(kept)
+    covered = tally.good - left_out.total()
+    reasons = tuple((reason, count) for reason, count in left_out.most_common() if count)
+    wire = log_wire(tally)
     lines = [
-        *_comments(tally, source, covered, reasons),
+        *_comments(tally, source, covered, reasons, wire.notes),
         f"workload: {json.dumps(name)}",
-        f"summary: {json.dumps(f'The {len(kept)} most frequent requests of {source}')}",
+        f"summary: {json.dumps(f'The {len(kept)} most frequent kinds of requests of {source}')}",
+        *wire.lines,
         "",
-        *(_site(files) if chosen == "site" else _backend(kept)),
+        *served,
         "",
         "requests:",
-        *(_request(method, target, kind, chosen) for method, target, kind in kept),
+        *_grouped(requests, tally.good),
     ]
-    return Mix("\n".join(lines) + "\n", len(kept), covered, reasons)
+    return Mix("\n".join(lines) + "\n", len(kept), covered, reasons, wire.notes)
 
 
-def _unfit(method: str, target: str, kind: RequestKind, serve: Serve, files: dict[str, int]) -> str:
-    """Return why the lab cannot serve a request, or ""; add a file to the site if it needs one."""
-    if not TARGET.fullmatch(target):
+def _served(tally: LogTally) -> Serve:
+    timed = sum(kind.times.count for kind in tally.kinds.values() if kind.times)
+    reading = sum(kind.count for key, kind in tally.kinds.items() if key[0] in READING)
+    return "site" if timed < tally.good / 2 and reading >= _MOSTLY * tally.good else "backend"
+
+
+def _count(kinds: Mapping[KindKey, RequestKind]) -> int:
+    return sum(kind.count for kind in kinds.values())
+
+
+def _unfit_for_backend(key: KindKey) -> str:
+    _, of, status = key
+    if not TARGET.fullmatch(example(of, 0)):
         return "targets with characters that need escaping"
-    if serve == "backend":
-        return "" if kind.status < 400 else "answers with an error, which the backend does not give"
-    if method not in {"GET", "HEAD"}:
-        return "methods that no file answers (--as backend keeps them)"
-    if kind.status == 404:
-        return "" if _file(target) not in files else "files that existed only part of the time"
-    if kind.status not in _SERVED_AS_200:
-        return "statuses that no file answers with"
-    path = _file(target)
-    if path in files:
-        return ""
-    if not SITE_PATH.fullmatch(path):
-        return "paths that are not plain file names"
-    if any(p.startswith(path + "/") or path.startswith(p + "/") for p in files):
-        return "paths that are both a file and a folder"
-    if sum(files.values()) + kind.size_bytes > LARGEST_SITE:
-        return f"files beyond {LARGEST_SITE >> 20} MB in all"
-    files[path] = kind.size_bytes
-    return ""
-
-
-def _file(target: str) -> str:
-    path = target.partition("?")[0]
-    return path + INDEX if path.endswith("/") else path
+    return "" if status < 400 else "answers with an error, which the backend does not give"
 
 
 def _comments(
-    tally: LogTally, source: str, covered: int, left_out: tuple[tuple[str, int], ...]
+    tally: LogTally,
+    source: str,
+    covered: int,
+    left_out: tuple[tuple[str, int], ...],
+    notes: tuple[str, ...],
 ) -> list[str]:
     begun, ended = (
         datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         for at in (tally.first_unix_s, tally.last_unix_s)
     )
     lines = [
-        f"# From {source}: {tally.good:,} requests, {begun} to {ended},",
-        f"# {tally.rate_per_s:,.1f}/s on average, at most {tally.peak_per_s:,} in one second.",
-        f"# The requests below are {covered / tally.good:.1%} of them.",
+        f"From {source}: {tally.good:,} requests, {begun} to {ended},",
+        f"{tally.rate_per_s:,.1f}/s on average, at most {tally.peak_per_s:,} in one second.",
+        f"The requests below are {covered / tally.good:.1%} of them.",
     ]
     if tally.redacted:
-        lines.append(f"# Not kept: {redaction_summary(tally.redacted)}.")
-    lines += [f"# Left out, {count / tally.good:.1%}: {reason}." for reason, count in left_out]
-    return [comment_line(line.removeprefix("# ")) for line in lines]
+        lines.append(f"Not kept: {redaction_summary(tally.redacted)}.")
+    lines += [f"Left out, {count / tally.good:.1%}: {reason}." for reason, count in left_out]
+    return [comment_line(line) for line in (*lines, *notes)]
 
 
-def _site(files: dict[str, int]) -> list[str]:
+def _site(files: Mapping[str, int]) -> list[str]:
     if not files:
         return [f"site:\n  - {{path: /{INDEX}, size: 1k}}"]
     return ["site:", *(f"  - {{path: {path}, size: {size}}}" for path, size in files.items())]
 
 
-def _backend(kept: list[tuple[str, str, RequestKind]]) -> list[str]:
-    sizes = [kind.size_bytes for _, _, kind in kept for _ in range(min(kind.count, 1_000))]
+def _backend(kept: Mapping[KindKey, RequestKind]) -> list[str]:
+    sizes = [value for kind in kept.values() for value in kind.sizes.values]
     size = min(int(statistics.median_low(sizes)) if sizes else 0, LARGEST_BACKEND_BODY)
     return ["backend:", f"  body: '{_PLACEHOLDER}'", f"  size: {max(size, len(_PLACEHOLDER))}"]
 
 
-def _request(method: str, target: str, kind: RequestKind, serve: Serve) -> str:
-    words = [f"path: {json.dumps(target)}", f"weight: {kind.count}"]
-    if method != "GET":
-        words.append(f"method: {method}")
-    if serve == "site" and kind.status == 404:
-        words.append("expect: {status: 404}")
-    return f"  - {{{', '.join(words)}}}"
+def _asked(kept: Mapping[KindKey, RequestKind]) -> list[MixRequest]:
+    return [
+        MixRequest(label(key), key[0], example(key[1], 0), kind.count) for key, kind in kept.items()
+    ]
+
+
+def _grouped(requests: Sequence[MixRequest], total: int) -> list[str]:
+    """Return the lines of the requests, the most frequent kind first, each with its share."""
+    groups: dict[str, list[MixRequest]] = {}
+    for request in requests:
+        groups.setdefault(request.kind, []).append(request)
+    weights = {kind: sum(each.weight for each in group) for kind, group in groups.items()}
+    lines = []
+    for kind in sorted(groups, key=lambda kind: (-weights[kind], kind)):
+        lines.append(f"  {comment_line(f'{weights[kind] / total:.1%}: {kind}')}")
+        lines += [request.line for request in groups[kind]]
+    return lines

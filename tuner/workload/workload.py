@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from tuner.errors import DefinitionError, quoted
 from tuner.paths import data_dir
-from tuner.reading.access_log import parse_line
+from tuner.reading.access_log import begins_log
 from tuner.reading.inputs import BODY_BYTES, URLS_BYTES, open_input, read_input
 from tuner.reading.located import Node, did_you_mean, parse_real, read_yaml
 from tuner.workload.arrivals import Arrival, read_arrival
@@ -33,6 +33,7 @@ LARGEST_BACKEND_BODY = 256 << 10
 MOST_BACKENDS = 16
 INDEX = "index.html"
 OWN_SITE = "own"
+_ANY_STATUS = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +109,12 @@ def load_workload(name_or_path: str) -> Workload:
 def _is_log(path: Path) -> bool:
     """Return whether a file is an access log rather than a workload, by its first line."""
     with open_input(path) as file:
-        begins = file.read(len(_GZIP))
-        line = begins + file.readline(_LONGEST_LINE)
-    if begins == _GZIP:
-        return True
-    try:
-        parse_line(line.decode("utf-8", "replace").rstrip("\r\n"))
-    except ValueError:
-        return False
-    return True
+        line = file.readline(_LONGEST_LINE)
+    return line.startswith(_PACKED) or begins_log(line.decode("utf-8", "replace").rstrip("\r\n"))
 
 
 def _find(name_or_path: str) -> Path:
-    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml", ".log", ".gz")):
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml", ".log", ".gz", ".zst")):
         return Path(name_or_path)
     folder = data_dir("studies") / "workloads"
     known = sorted(file.stem for file in folder.glob("*.yaml"))
@@ -134,7 +128,8 @@ def _find(name_or_path: str) -> Path:
     return folder / f"{name_or_path}.yaml"
 
 
-_GZIP = b"\x1f\x8b"
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""First bytes of files packed by gzip and Zstandard (RFC 1952, RFC 8878)."""
 _LONGEST_LINE = 65_536
 _WIRE = ("protocol", "tls", "streams", "requests_per_connection")
 _KEYS = ("summary", "connections", "arrival", "timeout", "site", "backend")
@@ -313,15 +308,16 @@ def _request(
             "characters beyond ASCII (write them as %20, %C3%A9)"
         )
     status, length, sha256, checked = _expect(keys.get("expect"))
+    any_status = "expect" in keys and _is_any_status(keys["expect"])
     fixed = backend is not None and not backend.serves_site
     answer = backend.body if backend and fixed else _lookup(path, answers or {})
     # The content of the user's own files is unknown here, so only the status is expected.
-    if answer is None and status is None and answers is not None:
+    if answer is None and status is None and answers is not None and not any_status:
         raise keys["path"].error(
             f"the site has no {quoted(path)}; it has: {', '.join(answers)} (for a missing file "
             "add the expected status: expect: {status: 404})"
         )
-    if status is None:
+    if status is None and not any_status:
         status = 200
     headers = _headers(keys["headers"]) if "headers" in keys else ()
     # The answer to HEAD has the length in a header and no body.
@@ -356,15 +352,22 @@ def _expect(node: Node | None) -> tuple[int | None, int | None, str | None, Chec
     keys = node.mapping(optional=("status", "length", "sha256", "check", "body"))
     if "body" in keys:
         keys["body"].one_of(("any",))
+    any_status = _is_any_status(node)
     sha256 = keys["sha256"].text() if "sha256" in keys else None
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise keys["sha256"].error(f"expected 64 hexadecimal digits, found {quoted(sha256)}")
     return (
-        keys["status"].integer(200, 599) if "status" in keys else None,
+        keys["status"].integer(200, 599) if "status" in keys and not any_status else None,
         keys["length"].integer(0, 1 << 40) if "length" in keys else None,
         None if sha256 is None else sha256.lower(),
         keys["check"].one_of(CHECKED) if "check" in keys else "sample",
     )
+
+
+def _is_any_status(expect: Node) -> bool:
+    """Return whether a request accepts every status, as for redirects, which differ by server."""
+    status = expect.entries().get("status")
+    return status is not None and status.content == _ANY_STATUS
 
 
 def _headers(node: Node) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from tuner.own.patch import plain
 from tuner.own.reader import Commands, FoundService, Service
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.own.target import Target
+from tuner.reading.log_notation import LineFormat
 from tuner.servers import caddy
 from tuner.workload.workload import Workload
 
@@ -43,6 +44,15 @@ def read_service(main: str, files: Files, home: Callable[[], Home]) -> FoundServ
     here = home()
     texts = caddyfile.read(main, here)
     return FoundService(main, texts, plain(caddyfile.inlined(texts, main, here)))
+
+
+def log_formats(main: str, log: str) -> tuple[LineFormat, ...]:  # noqa: ARG001 - it defines none
+    """Implement ``Reader.log_formats``."""
+    raise DefinitionError(
+        "a configuration of Caddy defines no format; leave out --config: Caddy's JSON and console"
+        " formats are recognised",
+        path=main,
+    )
 
 
 def commands(main: str, *, usual: bool) -> Commands:  # noqa: ARG001 - the command has the file

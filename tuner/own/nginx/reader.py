@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tuner.own.bound import BoundSpace
 from tuner.own.files import Files
@@ -17,6 +18,7 @@ from tuner.own.patch import plain
 from tuner.own.reader import Commands, FoundService, Service
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.own.target import Target
+from tuner.reading.log_notation import LineFormat, log_format
 from tuner.servers import nginx
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
@@ -85,6 +87,19 @@ def place(
     assert isinstance(found, FoundNginx)  # noqa: S101 - of ``read_service``
     reached = serving(found.tree, _PATHS, server_name=server_name, tls=tls, proxied=proxied)
     return PlacedNginx(bind(space, reached), reached)
+
+
+def log_formats(main: str, log: str) -> tuple[LineFormat, ...]:
+    """Implement ``Reader.log_formats``."""
+    found = list(parse(main).walk())
+    formats = [log_format(one.args) for one in found if one.name == "log_format" and one.args]
+    used = {
+        f"log_format {one.args[1]}"
+        for one in found
+        if one.name == "access_log" and len(one.args) > 1 and Path(one.args[0]).name == log
+    }
+    # A format with more fields is the more specific one.
+    return tuple(sorted(formats, key=lambda one: (one.name not in used, -len(one.fields))))
 
 
 def commands(main: str, *, usual: bool) -> Commands:
