@@ -184,3 +184,70 @@ def test_many_open_connections_of_a_log_are_used(tmp_path: Path) -> None:
     workload = loaded(tmp_path, mix(tally(*lines)))
     # 100 connections of 9 s in 9.99 s; the busiest second has 5 times the mean rate.
     assert workload.connections == pytest.approx(450, rel=0.05)
+
+
+def sent(method: str, uri: str, length: int, times: str = "-") -> str:
+    """Return a JSON line of Nginx with the length of the request and the backend's time."""
+    return json.dumps(
+        {
+            "msec": AT,
+            "request": f"{method} {uri} HTTP/1.1",
+            "status": 200,
+            "body_bytes_sent": 700,
+            "request_length": length,
+            "upstream_response_time": times,
+        }
+    )
+
+
+def test_other_methods_make_it_a_proxys_workload(tmp_path: Path) -> None:
+    """The backend gives each request an answer with the status and sizes of the log."""
+    lines = [line("POST", "/orders", 201, 2_000)] * 4 + [line("GET", "/orders", size=700)] * 6
+    made = mix(tally(*lines, line("GET", "/%7Eann", 404, 9), line("GET", "/x", 504)))
+    assert made.left_out == (("failures of the backend (502, 504)", 1),)
+    workload = loaded(tmp_path, made)
+    assert workload.backend is not None
+    assert workload.backend.own_answers
+    assert {
+        (r.method, r.path, r.expect_status, r.expect_length, r.weight) for r in workload.requests
+    } == {
+        ("POST", "/orders", 201, 2_000, 4),
+        ("GET", "/orders", 200, 700, 6),
+        ("GET", "/%7Eann", 404, 9, 1),
+    }
+    names = [value for r in workload.requests for name, value in r.headers if "Answer" in name]
+    assert sorted(names) == ["0", "1", "2"]
+
+
+def test_times_of_the_backend_are_those_of_the_log(tmp_path: Path) -> None:
+    """As quantiles for equal shares; several upstreams of one request add up."""
+    lines = [sent("GET", "/a", 200, f"0.0{n:02}") for n in range(100)]
+    lines += [sent("GET", "/b", 200, "0.200, 0.300")]
+    made = mix(tally(*lines))
+    found = {r.path: r.answer for r in loaded(tmp_path, made).requests}
+    first, second = found["/a"], found["/b"]
+    assert first is not None
+    assert second is not None
+    assert len(first.times_s) == 16
+    assert sum(first.times_s) / 16 == pytest.approx(0.05, abs=0.01)
+    assert set(second.times_s) == {0.5}
+    assert "# Backend: the log has its times for 100.0% of the requests." in made.text
+
+
+def test_bodies_of_requests_are_as_long_as_in_the_log(tmp_path: Path) -> None:
+    """By the length of the request without that of a header, and never of blanks."""
+    lines = [sent("GET", "/a", 300)] * 9 + [sent("POST", "/api/b", 1_300, "0.001")] * 9
+    (posted,) = [r for r in loaded(tmp_path, mix(tally(*lines))).requests if r.method == "POST"]
+    assert len(posted.body) == 1_000
+    assert len(json.loads(posted.body)) > 10
+    assert ("Content-Type", "application/json") in posted.headers
+
+
+def test_a_log_without_sizes_of_bodies_says_what_is_assumed(tmp_path: Path) -> None:
+    """A form, unless the path names a program's interface."""
+    made = mix(tally(line("POST", "/login", 302)))
+    assert "they have 512 bytes" in made.text
+    assert "it answers at once" in made.text.replace("\n", " ")
+    (posted,) = loaded(tmp_path, made).requests
+    assert len(posted.body) == 512
+    assert ("Content-Type", "application/x-www-form-urlencoded") in posted.headers

@@ -56,6 +56,15 @@ class Sample:
             kept.append(source.pop())
         self.count, self.values = total, kept
 
+    @staticmethod
+    def of(samples: Iterable[Sample | None]) -> Sample:
+        """Return a sample of all values of these samples, as far as there are any."""
+        made, draw = Sample(), random.Random(1)  # noqa: S311 - a sample
+        for one in samples:
+            if one is not None:
+                made.join(one, draw)
+        return made
+
     def quantiles(self, number: int) -> list[float]:
         """Return the middles of this number of equal shares, ascending; empty without values."""
         ordered = sorted(self.values)

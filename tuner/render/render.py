@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from tuner.errors import DefinitionError
+from tuner.render.answering import answering
 from tuner.render.confined import own_sources, write_confined
 from tuner.render.engine import Job, RenderedText, fill, write
 from tuner.render.reach import is_own, refuse_reach, unsearched
@@ -173,7 +174,7 @@ def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -
 def render_backend(workload: Workload, placement: Placement) -> str:
     """Render the configuration of the Nginx behind the proxy.
 
-    It answers every request with one body, or with the files of the site.
+    It answers every request with one body, with the files of the site, or each with its own answer.
 
     Raises:
         DefinitionError: the workload has no backend.
@@ -190,6 +191,7 @@ def render_backend(workload: Workload, placement: Placement) -> str:
         "dollar": b"$" in workload.backend.body,
         "serves_site": workload.backend.serves_site,
         "placement": placement,
+        **answering(workload.requests),
     }
     return fill(BACKEND_TEMPLATE, (), NGINX, context)
 

@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import json
 import random
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from tuner.reading.log_paths import example
 from tuner.reading.log_tally import KindKey, LogTally, RequestKind, widened
 from tuner.reading.printable import comment_line
 from tuner.reading.redaction import redaction_summary
+from tuner.workload.log_backend import (
+    USUAL_BODY,
+    WITH_BODY,
+    backend_requests,
+    unfit_for_backend,
+)
 from tuner.workload.log_site import READING, log_site, unfit_for_site
 from tuner.workload.log_wire import log_wire
-from tuner.workload.mix_request import MixRequest, label
-from tuner.workload.workload import INDEX, LARGEST_BACKEND_BODY, TARGET
+from tuner.workload.mix_request import MixRequest
+from tuner.workload.workload import INDEX
 
 Serve = Literal["site", "backend"]
-_PLACEHOLDER = "{}"
 _MOSTLY = 0.95
 
 
@@ -57,7 +60,7 @@ def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, to
         top: limit for kinds of requests; the rarest join wider ones.
     """
     chosen = serve or _served(tally)
-    unfit = unfit_for_site if chosen == "site" else _unfit_for_backend
+    unfit = unfit_for_site if chosen == "site" else unfit_for_backend
     left_out: Counter[str] = Counter()
     if tally.forgotten:
         left_out["too rare to be counted"] += tally.forgotten
@@ -75,12 +78,13 @@ def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, to
         left_out += site.left_out
         requests, served = site.requests, _site(site.files)
     else:
-        requests, served = _asked(kept), _backend(kept)
+        requests, served = backend_requests(kept), ["backend:", "  serves: answers"]
     covered = tally.good - left_out.total()
     reasons = tuple((reason, count) for reason, count in left_out.most_common() if count)
     wire = log_wire(tally)
+    notes = wire.notes if chosen == "site" else (*wire.notes, *_notes(kept))
     lines = [
-        *_comments(tally, source, covered, reasons, wire.notes),
+        *_comments(tally, source, covered, reasons, notes),
         f"workload: {json.dumps(name)}",
         f"summary: {json.dumps(f'The {len(kept)} most frequent kinds of requests of {source}')}",
         *wire.lines,
@@ -90,7 +94,7 @@ def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, to
         "requests:",
         *_grouped(requests, tally.good),
     ]
-    return Mix("\n".join(lines) + "\n", len(kept), covered, reasons, wire.notes)
+    return Mix("\n".join(lines) + "\n", len(kept), covered, reasons, notes)
 
 
 def _served(tally: LogTally) -> Serve:
@@ -103,11 +107,22 @@ def _count(kinds: Mapping[KindKey, RequestKind]) -> int:
     return sum(kind.count for kind in kinds.values())
 
 
-def _unfit_for_backend(key: KindKey) -> str:
-    _, of, status = key
-    if not TARGET.fullmatch(example(of, 0)):
-        return "targets with characters that need escaping"
-    return "" if status < 400 else "answers with an error, which the backend does not give"
+def _notes(kept: Mapping[KindKey, RequestKind]) -> list[str]:
+    """Return what the log has of the backend's times and of bodies of requests."""
+    timed = sum(kind.times.count for kind in kept.values() if kind.times)
+    notes = [
+        f"Backend: the log has its times for {timed / _count(kept):.1%} of the requests."
+        if timed
+        else "Backend: the log does not have its times ($upstream_response_time), so it answers at"
+        " once."
+    ]
+    sending = [kind for key, kind in kept.items() if key[0] in WITH_BODY]
+    if sending and not any(kind.bodies or kind.requests for kind in sending):
+        notes.append(
+            f"Bodies: the log does not have their sizes ($content_length, $request_length);"
+            f" they have {USUAL_BODY} bytes."
+        )
+    return notes
 
 
 def _comments(
@@ -136,18 +151,6 @@ def _site(files: Mapping[str, int]) -> list[str]:
     if not files:
         return [f"site:\n  - {{path: /{INDEX}, size: 1k}}"]
     return ["site:", *(f"  - {{path: {path}, size: {size}}}" for path, size in files.items())]
-
-
-def _backend(kept: Mapping[KindKey, RequestKind]) -> list[str]:
-    sizes = [value for kind in kept.values() for value in kind.sizes.values]
-    size = min(int(statistics.median_low(sizes)) if sizes else 0, LARGEST_BACKEND_BODY)
-    return ["backend:", f"  body: '{_PLACEHOLDER}'", f"  size: {max(size, len(_PLACEHOLDER))}"]
-
-
-def _asked(kept: Mapping[KindKey, RequestKind]) -> list[MixRequest]:
-    return [
-        MixRequest(label(key), key[0], example(key[1], 0), kind.count) for key, kind in kept.items()
-    ]
 
 
 def _grouped(requests: Sequence[MixRequest], total: int) -> list[str]:

@@ -15,11 +15,11 @@ from urllib.parse import unquote
 
 from tuner.reading.log_paths import example, has_examples
 from tuner.reading.log_tally import KindKey, RequestKind
+from tuner.workload.answers import REDIRECTS
 from tuner.workload.mix_request import MixRequest, label
 from tuner.workload.workload import INDEX, LARGEST_SITE
 
 READING = ("GET", "HEAD")
-REDIRECTS = (301, 302, 303, 307, 308)
 _UNPLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _VARIANTS = 4
 _WHOLE_OF_RANGE = 4

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from tuner.errors import DefinitionError, quoted
 from tuner.paths import data_dir
 from tuner.reading.access_log import begins_log
-from tuner.reading.inputs import BODY_BYTES, URLS_BYTES, open_input, read_input
-from tuner.reading.located import Node, did_you_mean, parse_real, read_yaml
+from tuner.reading.inputs import BODY_BYTES, open_input, read_input
+from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.workload.answers import ANSWER_HEADER, Answer, read_answer
 from tuner.workload.arrivals import Arrival, read_arrival
+from tuner.workload.bodies import read_body
 from tuner.workload.site import FILE_KINDS, FileKind, SiteFile, content
+from tuner.workload.url_list import read_urls
 from tuner.workload.wire import Wire, read_wire
 
 Checked = Literal["sample", "all"]
@@ -52,6 +55,8 @@ class Request:
     """Bytes of the response's body; None: not checked."""
     expect_sha256: str | None
     """SHA-256 of the response's body, 64 hex digits; None: not checked."""
+    answer: Answer | None = None
+    """Answer of a backend that gives each request its own."""
     checked: Checked = "sample"
     """Answers with a check of the hash; status and length are checked on all."""
 
@@ -66,6 +71,8 @@ class Backend:
     """Number of identical servers behind the server under test."""
     serves_site: bool = False
     """True if it answers with the site's files instead of a single body."""
+    own_answers: bool = False
+    """True if it gives each request its own answer instead of a single body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +150,7 @@ def _workload(root: Node, folder: Path) -> Workload:
     if not site and not own_site and (backend is None or backend.serves_site):
         raise root.error("a workload needs a 'site' or a 'backend' to ask")
     answers = {file.path: content(file) for file in site}
-    requests = tuple(
+    requests = _numbered(
         request
         for node in keys["requests"].sequence()
         for request in _requests(node, None if own_site else answers, backend, folder)
@@ -196,10 +203,12 @@ def _backend(node: Node) -> Backend:
     keys = node.mapping(optional=("body", "content_type", "size", "count", "serves"))
     count = keys["count"].integer(1, MOST_BACKENDS) if "count" in keys else 1
     if "serves" in keys:
-        keys["serves"].one_of(("site",))
+        serves = keys["serves"].one_of(("site", "answers"))
         if "body" in keys:
-            raise keys["body"].error("a backend serves the site, or answers a body; leave one out")
-        return Backend(b"", "", count, serves_site=True)
+            raise keys["body"].error("a backend that serves something has no body; leave one out")
+        if serves == "site":
+            return Backend(b"", "", count, serves_site=True)
+        return Backend(b"", _media_type(keys), count, own_answers=True)
     if "body" not in keys:
         raise node.error("what it answers is missing: a 'body', or 'serves: site'")
     body = keys["body"].text()
@@ -211,12 +220,16 @@ def _backend(node: Node) -> Backend:
     data = body.encode()
     if len(data) > LARGEST_BACKEND_BODY:
         raise keys["body"].error(f"{len(data)} bytes; allowed: {LARGEST_BACKEND_BODY}")
+    return Backend(data, _media_type(keys), count)
+
+
+def _media_type(keys: Mapping[str, Node]) -> str:
     media = keys["content_type"].text() if "content_type" in keys else "application/json"
     if not _MEDIA_TYPE.fullmatch(media):
         raise keys["content_type"].error(
             f"{quoted(media)} is not a media type such as application/json"
         )
-    return Backend(data, media, count)
+    return media
 
 
 def _requests(
@@ -242,51 +255,17 @@ def _requests(
     return made
 
 
-def read_urls(path: Path) -> list[tuple[str, str, float, int]]:
-    """Read lines of ``[METHOD] TARGET [WEIGHT]``; ``#`` begins a comment line.
-
-    TARGET is a path or a URL; scheme and host of a URL are ignored.
-
-    Returns:
-        Method, path, weight and line number of each.
-
-    Raises:
-        DefinitionError: with the line.
-    """
-    found = []
-    text = read_input(path, URLS_BYTES).decode("utf-8", "replace")
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or line.startswith("#"):
-            continue
-        method = words.pop(0) if not words[0].startswith(("/", "http://", "https://")) else "GET"
-        target = words.pop(0) if words else ""
-        weight = words.pop(0) if words else "1"
-        try:
-            share = parse_real(weight)
-        except ValueError:
-            share = 0.0
-        path_only = re.sub(r"^https?://[^/]*", "", target) or "/"
-        if not target or words or share <= 0:
-            raise DefinitionError(
-                f"expected [METHOD] TARGET [WEIGHT], found {quoted(line.strip()[:80])}",
-                path=str(path),
-                line=number,
-            )
-        found.append((method, path_only, share, number))
-    if not found:
-        raise DefinitionError("holds no URL", path=str(path))
-    return found
-
-
-def _body(keys: Mapping[str, Node], folder: Path) -> bytes:
+def _body(keys: Mapping[str, Node], folder: Path) -> tuple[bytes, str]:
+    """Return the body of a request, and the media type of a generated one."""
     if "body_file" not in keys:
-        return keys["body"].text().encode() if "body" in keys else b""
+        if "body" in keys and not isinstance(keys["body"].content, str):
+            return read_body(keys["body"])
+        return keys["body"].text().encode() if "body" in keys else b"", ""
     if "body" in keys:
         raise keys["body"].error("both body and body_file are given; leave one out")
     path = folder / keys["body_file"].text()
     try:
-        return read_input(path, BODY_BYTES)
+        return read_input(path, BODY_BYTES), ""
     except DefinitionError as error:
         raise keys["body_file"].error(f"{path} {error.message}") from None
 
@@ -296,7 +275,7 @@ def _request(
 ) -> Request:
     keys = node.mapping(
         required=("path",),
-        optional=("weight", "method", "headers", "body", "body_file", "expect"),
+        optional=("weight", "method", "headers", "body", "body_file", "answer", "expect"),
     )
     method = keys["method"].text() if "method" in keys else "GET"
     if not _TOKEN.fullmatch(method):
@@ -310,9 +289,14 @@ def _request(
     status, length, sha256, checked = _expect(keys.get("expect"))
     any_status = "expect" in keys and _is_any_status(keys["expect"])
     fixed = backend is not None and not backend.serves_site
+    own = _own_answer(keys, backend)
     answer = backend.body if backend and fixed else _lookup(path, answers or {})
+    if own is not None:
+        answer = own.body
+        status = own.status if status is None and not any_status else status
     # The content of the user's own files is unknown here, so only the status is expected.
-    if answer is None and status is None and answers is not None and not any_status:
+    unknown = answer is None and own is None and status is None
+    if unknown and answers is not None and not any_status:
         raise keys["path"].error(
             f"the site has no {quoted(path)}; it has: {', '.join(answers)} (for a missing file "
             "add the expected status: expect: {status: 404})"
@@ -322,22 +306,45 @@ def _request(
     headers = _headers(keys["headers"]) if "headers" in keys else ()
     # The answer to HEAD has the length in a header and no body.
     free = "expect" in keys and "body" in keys["expect"].entries()
-    if answer is not None and status == 200 and method != "HEAD" and not free:
+    if answer is not None and (status == 200 or own) and method != "HEAD" and not free:
         length = len(answer) if length is None else length
         sha256 = hashlib.sha256(answer).hexdigest() if sha256 is None else sha256
     weight = keys["weight"].real(0, 1e9) if "weight" in keys else 1.0
     if weight <= 0:
         raise keys["weight"].error("allowed: a number above 0")
+    body, media = _body(keys, folder)
+    if media and not any(name.lower() == "content-type" for name, _ in headers):
+        headers = (*headers, ("Content-Type", media))
     return Request(
         weight=weight,
         method=method,
         path=path,
         headers=headers,
-        body=_body(keys, folder),
+        body=body,
         expect_status=status,
         expect_length=length,
         expect_sha256=sha256,
+        answer=own,
         checked=checked,
+    )
+
+
+def _own_answer(keys: Mapping[str, Node], backend: Backend | None) -> Answer | None:
+    """Return the answer of the backend to one request, if it gives each its own."""
+    if backend is not None and backend.own_answers:
+        return read_answer(keys["answer"]) if "answer" in keys else Answer()
+    if "answer" in keys:
+        raise keys["answer"].error("only a backend with `serves: answers` has answers of requests")
+    return None
+
+
+def _numbered(requests: Iterable[Request]) -> tuple[Request, ...]:
+    """Return the requests with the header that names their answer to the backend."""
+    return tuple(
+        request
+        if request.answer is None
+        else replace(request, headers=(*request.headers, (ANSWER_HEADER, str(number))))
+        for number, request in enumerate(requests)
     )
 
 

@@ -1,0 +1,55 @@
+"""The answers of a backend, one for each request: status, size, and how long it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tuner.reading.located import Node
+from tuner.workload.site import SiteFile, content
+
+ANSWER_HEADER = "Tuner-Answer"
+"""Header of a request that names its answer by number; proxies pass it on even if they
+change the path."""
+LARGEST_ANSWER = 256 << 10
+REDIRECTS = (301, 302, 303, 307, 308)
+_EMPTY = (204, 304)
+_LONGEST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of the backend to one kind of request."""
+
+    status: int = 200
+    size_bytes: int = 1_024
+    times_s: tuple[float, ...] = ()
+    """Times until the answer, each for an equal share of the requests, seconds; empty: at once."""
+
+    @property
+    def body(self) -> bytes | None:
+        """The body; None where the server writes one of its own."""
+        if self.status in REDIRECTS:
+            return None
+        return b"" if self.status in _EMPTY else answer_text()[: self.size_bytes]
+
+
+@lru_cache(maxsize=1)
+def answer_text() -> bytes:
+    """Return the text that every body is the beginning of: words, which compress like a page."""
+    return content(SiteFile("/answer", LARGEST_ANSWER, "text"))
+
+
+def read_answer(node: Node) -> Answer:
+    """Return the answer of ``{status: 201, size: 2k, times: [1ms, 5ms]}``.
+
+    Raises:
+        DefinitionError: at the line of the workload.
+    """
+    keys = node.mapping(optional=("status", "size", "times"))
+    times = keys["times"].sequence() if "times" in keys else ()
+    return Answer(
+        keys["status"].integer(200, 599) if "status" in keys else 200,
+        keys["size"].size(0, LARGEST_ANSWER) if "size" in keys else 1_024,
+        tuple(time.duration_s(0, _LONGEST_S) for time in times),
+    )
