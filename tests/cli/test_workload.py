@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import Tuner
 from tests.reading.test_access_log import line
+from tuner.workload.arrivals import Profile
 from tuner.workload.workload import load_workload
 
 LOG = "\n".join(
@@ -122,10 +123,31 @@ def test_instants_can_be_replayed(tuner: Tuner) -> None:
     instants = [float(text) for text in Path("shop.instants").read_text().splitlines()]
     assert len(instants) == 9
     assert instants == sorted(instants)
-    with Path("shop.yaml").open("a") as file:
-        file.write("arrival: {instants: shop.instants}\n")
     shown = tuner("workload", "show", "shop.yaml")
     assert "as recorded" in shown.out
+
+
+def test_arrivals_are_fitted_and_drawn(tuner: Tuner) -> None:
+    """The rates of the log become a profile, and a picture shows both."""
+    burst = [line("GET", "/", second=n % 60) for n in range(300)]
+    burst += [line("GET", "/", second=n % 6) for n in range(600)]
+    Path("access.log").write_text("\n".join(burst))
+    done = tuner(
+        *("workload", "from-log", "access.log", "--output", "shop.yaml"),
+        *("--arrival", "fitted", "--plot", "arrivals.svg"),
+    )
+    assert done.code == 0
+    assert "times that of independent arrivals" in done.err
+    arrival = load_workload("shop.yaml").arrival
+    assert isinstance(arrival, Profile)
+    assert max(step.start for step in arrival.steps) > 10 * min(s.start for s in arrival.steps)
+    picture = Path("arrivals.svg").read_text()
+    assert "requests in a second" in picture
+    assert "workload" in picture
+    assert Path("arrivals.svg").stat().st_mode & 0o777 == 0o600
+    wrong = tuner("workload", "from-log", "access.log", "--plot", "arrivals.pdf")
+    assert wrong.code == 2
+    assert "neither .svg nor .png" in wrong.err
 
 
 def test_a_workload_is_shown_with_shares_and_right_answers(tuner: Tuner) -> None:

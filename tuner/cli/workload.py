@@ -23,7 +23,8 @@ from tuner.reading.access_log import LogReader
 from tuner.reading.log_notation import LineFormat, given_format
 from tuner.reading.log_tally import LogTally
 from tuner.reading.redaction import redaction_summary
-from tuner.workload.arrivals import Recorded
+from tuner.workload.arrivals import Profile, Recorded
+from tuner.workload.log_arrival import STRETCH_S, arrival_line, drawn, fitted, recorded_line
 from tuner.workload.log_mix import Mix, Serve, make_mix
 from tuner.workload.workload import Request, Workload, load_workload
 
@@ -69,7 +70,18 @@ def command() -> None:
 @click.option(
     "--instants",
     type=click.Path(path_type=Path),
-    help="Write the times of arrival to PATH, for `arrival: {instants: FILE}`.",
+    help="Write the times of arrival to PATH; the workload replays them.",
+)
+@click.option(
+    "--arrival",
+    type=click.Choice(["poisson", "fitted"]),
+    help="Send independent requests at one rate, or at the changing rates of the log's busiest"
+    " stretch [poisson; with --instants those].",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Draw the arrivals of the log and of the workload to PATH (.svg or .png).",
 )
 @click.option(
     "--keep-query",
@@ -97,6 +109,8 @@ def from_log(
     top: int,
     serve: str | None,
     instants: Path | None,
+    arrival: str | None,
+    plot: Path | None,
     keep_query: bool,
     line_format: str | None,
     config: Path | None,
@@ -113,6 +127,8 @@ def from_log(
     """
     if line_format is not None and config is not None:
         raise DefinitionError("--format and --config are both given; leave one out")
+    if plot is not None and plot.suffix not in {".svg", ".png"}:
+        raise DefinitionError(f"{plot} ends with neither .svg nor .png", path="--plot")
     written = None if line_format is None else given_format(line_format)
     tally = LogTally(keep_query=keep_query)
     arrived = array("d") if instants is not None else None
@@ -124,12 +140,14 @@ def from_log(
         if not tally.good or tally.bad > _MOST_BAD * (tally.good + tally.bad):
             raise _refused(tally, reader, path)
         used |= dict.fromkeys(reader.used)
+    profile = fitted(tally.arrivals) if arrival == "fitted" else None
     mix = make_mix(
         tally,
         name=name or logs[0].name.split(".")[0] or "log",
         source=", ".join(path.name for path in logs),
         serve=cast("Serve | None", serve),
         top=top,
+        arrival=_arrival_line(profile, arrival, instants, output),
     )
     if not mix.requests:
         raise DefinitionError(
@@ -143,8 +161,12 @@ def from_log(
     if instants is not None:
         with writing(instants, "name another file with --instants"):
             _write_instants(instants, arrived or array("d"))
+    if plot is not None:
+        replayed = arrival is None and instants is not None
+        with writing(plot, "name another file with --plot"):
+            _draw(plot, tally, profile, replayed=replayed)
     click.echo(f"format    {', '.join(used)}", err=True)
-    for line in _summary(tally, mix, output, instants):
+    for line in _summary(tally, mix, (output, instants, plot)):
         click.echo(line, err=True)
 
 
@@ -225,7 +247,33 @@ def _refused(tally: LogTally, reader: LogReader, path: Path) -> DefinitionError:
     )
 
 
-def _summary(tally: LogTally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
+def _arrival_line(
+    profile: Profile | None, arrival: str | None, instants: Path | None, output: Path | None
+) -> str:
+    """Return the line about arrivals; empty for independent ones at one rate."""
+    if profile is not None:
+        return arrival_line(profile)
+    if instants is None or arrival is not None:
+        return ""
+    folder = Path() if output is None else output.parent
+    return recorded_line(os.path.relpath(instants, folder))
+
+
+def _draw(path: Path, tally: LogTally, profile: Profile | None, *, replayed: bool) -> None:
+    """Draw the busiest stretch of the log, and the workload's arrivals at the same mean rate."""
+    from tuner.report.charts_of_arrivals import arrivals_chart
+    from tuner.report.pictures import Format, write_pictures
+
+    seconds = STRETCH_S if profile is None else int(sum(step.share for step in profile.steps))
+    counts = tally.arrivals.busiest(seconds)
+    log = [int(count) for count in counts]
+    spec = arrivals_chart(log, log if replayed else drawn(counts, profile))
+    kind = cast("Format", path.suffix.removeprefix("."))
+    write_pictures({path.stem: spec}, {path.stem: "Requests in each second"}, path.parent, [kind])
+    path.chmod(0o600)
+
+
+def _summary(tally: LogTally, mix: Mix, written: tuple[Path | None, ...]) -> list[str]:
     lines = [
         (
             f"{tally.good:,} requests, {tally.rate_per_s:,.1f}/s on average, at most"
@@ -240,7 +288,7 @@ def _summary(tally: LogTally, mix: Mix, output: Path | None, instants: Path | No
     if tally.bad:
         lines.append(f"{tally.bad:,} lines are not requests; the first:")
         lines += [f"  {file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines]
-    lines += [f"written   {path}" for path in (output, instants) if path is not None]
+    lines += [f"written   {path}" for path in written if path is not None]
     return lines
 
 

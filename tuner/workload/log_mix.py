@@ -18,6 +18,7 @@ from typing import Literal
 from tuner.reading.log_tally import KindKey, LogTally, RequestKind, widened
 from tuner.reading.printable import comment_line
 from tuner.reading.redaction import redaction_summary
+from tuner.workload.log_arrival import burstiness
 from tuner.workload.log_backend import (
     USUAL_BODY,
     WITH_BODY,
@@ -49,7 +50,15 @@ class Mix:
     """Facts of the log that the workload follows, or does not have."""
 
 
-def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, top: int) -> Mix:
+def make_mix(
+    tally: LogTally,
+    *,
+    name: str,
+    source: str,
+    serve: Serve | None,
+    top: int,
+    arrival: str = "",
+) -> Mix:
     """Return a workload of the kinds of requests of the log.
 
     Args:
@@ -58,6 +67,7 @@ def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, to
         source: origin of the log, for the file's comment.
         serve: kind of server; None for a site if GET and HEAD prevail.
         top: limit for kinds of requests; the rarest join wider ones.
+        arrival: line about the arrivals; empty: independent ones.
     """
     chosen = serve or _served(tally)
     unfit = unfit_for_site if chosen == "site" else unfit_for_backend
@@ -82,12 +92,15 @@ def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, to
     covered = tally.good - left_out.total()
     reasons = tuple((reason, count) for reason, count in left_out.most_common() if count)
     wire = log_wire(tally)
-    notes = wire.notes if chosen == "site" else (*wire.notes, *_notes(kept))
+    notes = (*wire.notes, burstiness(tally.arrivals))
+    if chosen == "backend":
+        notes += tuple(_notes(kept))
     lines = [
         *_comments(tally, source, covered, reasons, notes),
         f"workload: {json.dumps(name)}",
         f"summary: {json.dumps(f'The {len(kept)} most frequent kinds of requests of {source}')}",
         *wire.lines,
+        *([arrival] if arrival else []),
         "",
         *served,
         "",
