@@ -193,6 +193,32 @@ def test_paths_in_a_file_count_from_its_folder(tmp_path: Path) -> None:
     assert load(tmp_path, text, baseline="other.yaml").baseline == "other.yaml"
 
 
+def test_a_copied_folder_counts_from_the_file_that_names_it(tmp_path: Path) -> None:
+    """Its path on the server stays; an option's folder counts from where it is given."""
+    text = "config: nginx.conf\nprefix: /etc/nginx=copy\nlocation: /app/\nenv_file: caddy.env\n"
+    study = load(tmp_path, text)
+    assert study.prefix == (f"/etc/nginx={tmp_path}/copy",)
+    assert (study.location, study.env_file) == ("/app/", str(tmp_path / "caddy.env"))
+    assert load(tmp_path, yaml.safe_dump(study.as_dict())) == study
+    assert load(tmp_path, text, prefix=["/a=b", "/c=d"]).prefix == ("/a=b", "/c=d")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("prefix: /etc/nginx=copy\n", "belongs to a configuration of your own"),
+        ("location: /app/\n", "belongs to a configuration of your own"),
+        ("config: a\nprefix: copy\n", "'copy' does not name a copied folder; write /etc/nginx="),
+        ("config: a\nprefix: etc=copy\n", "does not name a copied folder"),
+        ("config: a\nlocation: app\n", "'app' is not a path; it begins with a slash"),
+    ],
+)
+def test_a_copy_or_a_location_that_cannot_be(tmp_path: Path, text: str, words: str) -> None:
+    """The refusal shows how it is written."""
+    with pytest.raises(DefinitionError, match=words):
+        load(tmp_path, text)
+
+
 def test_a_file_names_its_study() -> None:
     """Unless the file or an option does."""
     assert load_study("proxy").name == "proxy"

@@ -11,11 +11,14 @@ import pytest
 
 from tests.own.caddyfiles import here
 from tuner.errors import DefinitionError
+from tuner.own.caddy import reader
 from tuner.own.caddy.origin import change_config
 from tuner.own.caddy.server import CaddyOwnConfiguration, OwnCaddy, read
 from tuner.own.caddy.tree import put
 from tuner.own.home import LocalHome
 from tuner.own.server import OwnOptions
+from tuner.own.target import THIS_MACHINE
+from tuner.reading.env_file import read_env_file
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import TargetGround
 from tuner.space.space import SpaceFacts, bind_space
@@ -231,6 +234,36 @@ def test_the_environment_is_that_of_the_call(
     assert (values["gogc"], values["gomemlimit"]) == (200, 512 << 20)
 
 
+def test_a_file_of_variables_stands_for_the_servers_environment(tmp_path: Path) -> None:
+    """`--env-file` gives a Caddyfile its names, and what is empty without it is named in a note."""
+    text = "{$DOMAIN} {\n\theader X-A {$EMPTY}\n\treverse_proxy x:1\n}\n"
+    config, env = tmp_path / "Caddyfile", tmp_path / "caddy.env"
+    config.write_text(text)
+    env.write_text("# of the service\nexport DOMAIN='http://app.test'\nGOGC=300 # more\n")
+    wishes = OwnOptions(str(config), env_file=str(env))
+    mine = reader.read(wishes, load_workload("proxy"), THIS_MACHINE, here().binary)
+    assert isinstance(mine, CaddyOwnConfiguration)
+    made, notes = adapted(mine)
+    assert made.bound.baseline.values["gogc"] == 300
+    assert any("{$EMPTY} is empty: EMPTY is not set here" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [("A=1\nnonsense\n", 2, "this line is not a variable"), ("1A=secret\n", 1, "'1A' is not")],
+)
+def test_a_line_of_the_environment_that_is_no_variable_is_named(
+    tmp_path: Path, text: str, line: int, words: str
+) -> None:
+    """With its number, and without its value."""
+    path = tmp_path / "caddy.env"
+    path.write_text(text)
+    with pytest.raises(DefinitionError, match=words) as error:
+        read_env_file(str(path))
+    assert error.value.line == line
+    assert "secret" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("text", "name", "values"),
     [
@@ -273,7 +306,24 @@ def test_what_cannot_be_changed_safely_stays_and_is_said(
         ),
         (":80 {\n\tbogus\n}\n", "static", {}, "Caddyfile:2: Caddy refuses it: unrecognized"),
         ("{\n\tadmin off\n}\n", "static", {}, "serves no site"),
-        ("{$NOT_SET} {\n\tfile_server\n}\n", "static", {}, ":2: .*; NOT_SET not set here: call"),
+        (
+            "{$NOT_SET} {\n\tfile_server\n}\n",
+            "static",
+            {},
+            r":2: .*; NOT_SET is not set.*--env-",
+        ),
+        (
+            "a.test {\n\ttls {\n\t\tdns cloudflare x\n\t}\n}\n",
+            "static",
+            {},
+            "lacks the plugin .*: xcaddy build --with github.com/caddy-dns/cloudflare ",
+        ),
+        (
+            "a.test {\n\trate_limit\n}\n",
+            "static",
+            {},
+            ":2: .* lacks the plugin rate_limit: xcaddy build --with github.com/mholt/caddy-rate",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_said(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.own.nginx.lab import NginxLabConfiguration, NginxLabSlot, carry
+from tuner.own.nginx.lab import NginxGaps, NginxLabConfiguration, NginxLabSlot, carry
 from tuner.own.nginx.server import read
 from tuner.own.nginx.tree import walk
 from tuner.own.server import OwnOptions
@@ -27,7 +27,7 @@ STAND = NginxLabSlot(
     protocol="http1",
     keep_upstreams=False,
     readable=lambda _: True,
-    unknown=frozenset(),
+    gaps=NginxGaps(),
     live_path="/live",
     token="a token",  # noqa: S106 - no password
 )

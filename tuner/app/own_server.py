@@ -122,6 +122,8 @@ def read(
         definition.config,
         server_name=definition.server_name,
         root=definition.root,
+        prefix=definition.prefix,
+        env_file=definition.env_file,
         keep_upstreams=definition.keep_upstreams,
     )
     reader = READERS[server.name]

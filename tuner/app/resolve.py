@@ -11,6 +11,7 @@ from tuner.definition.study import StudyDefinition
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.own.server import OwnConfiguration
 from tuner.servers import catalog
+from tuner.workload.below import moved_below
 from tuner.workload.workload import Workload, load_workload
 
 
@@ -50,6 +51,7 @@ def resolve(definition: StudyDefinition, workload: Workload | None = None) -> Re
     workload = workload or load_workload(definition.workload)
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
+    workload = moved_below(definition.location, workload)
     definition = own_server.completed(definition, workload)
     connections.check(definition, workload)
     premises = open_premises(

@@ -14,7 +14,9 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Goals": ("slo", "constraint", "margin", "choose", "limit", "fail_if"),
     "Load": ("connections", "load", "stalls"),
-    "Your own configuration": ("root", "keep_upstreams", "in_place"),
+    "Your own configuration": (
+        *("location", "root", "prefix", "env_file", "keep_upstreams", "in_place"),
+    ),
     "Search": ("space", "layer", "allow", "force", "trials", "seed"),
     "Confirmation": ("baseline", "finalists", "sequential"),
     "Studies and records": ("study_file", "storage", "foreign", "wait"),

@@ -85,7 +85,24 @@ _OWN = [
         help="Tune this server of the configuration [its default server].",
     ),
     click.option(
+        "--location",
+        metavar="PATH",
+        help="Send the workload's requests below PATH, such as /app/ [as the workload has them].",
+    ),
+    click.option(
         "--root", metavar="FOLDER", help="Serve its files from FOLDER [the root that it names]."
+    ),
+    click.option(
+        "--prefix",
+        metavar="PATH=FOLDER",
+        multiple=True,
+        help="Read FOLDER where the configuration names PATH (/etc/nginx=./copy); repeat it for"
+        " further folders [the folder of FILE, if its includes share a path].",
+    ),
+    click.option(
+        "--env-file",
+        metavar="FILE",
+        help="Read the variables that a Caddyfile names from FILE [the environment].",
     ),
     click.option(
         "--keep-upstreams",

@@ -50,8 +50,13 @@ _KEYS = (
     "margin",
     *("slo", "constraint", "choose", "sequential", "finalists"),
     *("load", "stalls", "published", "force", "layer", "inventory"),
-    *("config", "server_name", "root", "keep_upstreams", "in_place"),
+    *("config", "server_name", "location", "root", "prefix", "env_file"),
+    *("keep_upstreams", "in_place"),
 )
+
+
+_OWN_TEXTS = ("server_name", "location", "root", "env_file")
+"""Keys with one text that concern a configuration of the user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,14 @@ class StudyDefinition:
     """
     server_name: str = ""
     """Name of the server block; empty: the default server."""
+    location: str = ""
+    """Path below which the workload's requests go; empty: as the workload has them."""
     root: str = ""
     """Folder of its files, if it differs from the configured one."""
+    prefix: tuple[str, ...] = ()
+    """``/etc/nginx=FOLDER``: copies of the folders that the configuration names."""
+    env_file: str = ""
+    """File with the environment of the server; a configuration may name its variables."""
     keep_upstreams: bool = False
     """True to keep its configured upstreams."""
     in_place: str = ""
@@ -164,7 +175,10 @@ class StudyDefinition:
             "layer": self.layer or None,
             "config": self.config or None,
             "server_name": self.server_name or None,
+            "location": self.location or None,
             "root": self.root or None,
+            "prefix": list(self.prefix) or None,
+            "env_file": self.env_file or None,
             "keep_upstreams": self.keep_upstreams,
             "in_place": self.in_place or None,
             "inventory": self.inventory,
@@ -220,9 +234,12 @@ def load_study(
     for key in ("space", "workload", "baseline", "published", "layer", "inventory"):
         if key in keys:
             keys[key] = _next_to(keys[key], file.parent)
-    for key in ("config", "root"):
+    for key in ("config", "root", "env_file"):
         if key in keys:
             keys[key] = replace(keys[key], content=str(file.parent / keys[key].text()))
+    if "prefix" in keys:
+        copies = tuple(_copy_next_to(item, file.parent) for item in _items(keys["prefix"]))
+        keys["prefix"] = replace(keys["prefix"], content=copies)
     given = set()
     for key, value in (overrides or {}).items():
         if key not in _KEYS:
@@ -257,6 +274,11 @@ def _find(name_or_path: str) -> Path:
 
 def _is_file(text: str) -> bool:
     return text.endswith((".yaml", ".yml"))
+
+
+def _copy_next_to(node: Node, folder: Path) -> Node:
+    named, equals, copy = node.text().partition("=")
+    return replace(node, content=f"{named}{equals}{folder / copy if copy else ''}")
 
 
 def _next_to(node: Node, folder: Path) -> Node:
@@ -429,13 +451,27 @@ def _is_own(keys: Mapping[str, Node]) -> bool:
 def _own(keys: Mapping[str, Node]) -> dict[str, Any]:
     """Return the options that concern the user's own configuration."""
     if not _is_own(keys):
-        for key in ("server_name", "root", "keep_upstreams"):
-            if key in keys and keys[key].text().lower() not in ("false", "off", "no"):
+        for key in (*_OWN_TEXTS, "prefix", "keep_upstreams"):
+            if key in keys and str(keys[key].content).lower() not in ("false", "off", "no"):
                 raise keys[key].error("belongs to a configuration of your own; name it: --config")
         return {}
-    texts = {k: keys[k].text() for k in ("config", "server_name", "root") if k in keys}
+    texts = {key: keys[key].text() for key in ("config", *_OWN_TEXTS) if key in keys}
+    if "location" in texts and not texts["location"].startswith("/"):
+        raise keys["location"].error(
+            f"{quoted(texts['location'])} is not a path; it begins with a slash: /app/"
+        )
+    copies = tuple(map(_copy, _items(keys["prefix"]))) if "prefix" in keys else ()
     kept = keys["keep_upstreams"].boolean() if "keep_upstreams" in keys else False
-    return {**texts, "keep_upstreams": kept}
+    return {**texts, "prefix": copies, "keep_upstreams": kept}
+
+
+def _copy(node: Node) -> str:
+    named, _, copy = node.text().partition("=")
+    if not named.startswith("/") or not copy:
+        raise node.error(
+            f"{quoted(node.text())} does not name a copied folder; write /etc/nginx=FOLDER"
+        )
+    return node.text()
 
 
 def _in_place(keys: Mapping[str, Node]) -> str:
@@ -453,8 +489,10 @@ def _in_place(keys: Mapping[str, Node]) -> str:
         ("layer", "the kernel's settings are not tuned in place"),
         ("keep_upstreams", "the service keeps its upstreams anyway"),
         ("root", "the service keeps its files"),
+        ("prefix", "the service's files are read where they are"),
+        ("env_file", "the service's own environment is read"),
     ):
-        if key in keys and keys[key].text().lower() not in ("false", "off", "no"):
+        if key in keys and str(keys[key].content).lower() not in ("false", "off", "no"):
             raise keys[key].error(f"{why}; leave it out")
     return node.text()
 

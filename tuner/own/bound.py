@@ -196,7 +196,8 @@ def _values(
             found[name] = parameter.defaults["stock"]
             continue
         try:
-            found[name] = parameter.read(text)
+            # The record encodes plain values, and a ``FixedValue`` is a ``str`` of its own type.
+            found[name] = parameter.read(str(text))
         except ValueError:
             raise UnplaceableError(f"{name} is {text}, which the space cannot express") from None
         if parameter.kind == "choice" and text not in (*parameter.choices, *parameter.special):

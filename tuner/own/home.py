@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -52,16 +52,18 @@ class LocalHome:
     """Implement ``Home``."""
 
     binary: str
+    added: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables in addition to the environment, which they override; they may be secrets."""
 
     @property
     def variables(self) -> Mapping[str, str]:
         """Implement ``Home``."""
-        return os.environ
+        return {**os.environ, **self.added}
 
     @property
     def remedy(self) -> str:
         """Implement ``Home``."""
-        return "here: call tuner with the environment that the server has"
+        return "here: name the file of the server's environment (--env-file FILE)"
 
     def read(self, path: str) -> bytes:
         """Implement ``Files``."""
@@ -82,6 +84,7 @@ class LocalHome:
                 check=False,
                 cwd=cwd,
                 timeout=_PATIENCE_S,
+                env=dict(self.variables),
             )
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(str(error)) from None

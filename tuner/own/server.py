@@ -20,6 +20,10 @@ class OwnOptions:
     config: str
     server_name: str = ""
     root: str = ""
+    prefix: tuple[str, ...] = ()
+    """``/etc/nginx=FOLDER``: copies of folders that the configuration names."""
+    env_file: str = ""
+    """File with the variables that the configuration names."""
     keep_upstreams: bool = False
 
 

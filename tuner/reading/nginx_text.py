@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tuner.errors import DefinitionError
@@ -13,6 +13,11 @@ LUA = "_by_lua_block"
 """Suffix of OpenResty's directives that hold Lua between braces."""
 _BLANK = " \t\r\n"
 _ENDS = f"{_BLANK};{{"
+_LUA = re.compile(
+    # Long comments and strings, comments, quoted strings, braces.
+    r"""(?:--)?\[(=*)\[.*?\]\1\] | --[^\n]* | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' | [{}]""",
+    re.VERBOSE | re.DOTALL,
+)
 _ESCAPED = re.compile(r"\\([\"'\\])")
 
 
@@ -21,7 +26,7 @@ class Token:
     """A word, or a separator between words."""
 
     kind: str
-    """``word``, ``;``, ``{`` or ``}``."""
+    """``word``, ``;``, ``{``, ``}``, or ``lua`` for Lua with its braces."""
     text: str
     start: int
     end: int
@@ -30,10 +35,12 @@ class Token:
 def scan(text: str, path: str = "") -> Iterator[Token]:
     """Yield the words of a file by Nginx's rules (ngx_conf_read_token), comments left out.
 
+    Lua between braces is one token.
+
     Raises:
-        DefinitionError: a quote is not closed.
+        DefinitionError: a quote, or Lua, is not closed.
     """
-    at, size = 0, len(text)
+    at, size, name = 0, len(text), ""
     while at < size:
         char = text[at]
         if char in _BLANK:
@@ -41,12 +48,17 @@ def scan(text: str, path: str = "") -> Iterator[Token]:
         elif char == "#":
             line_end = text.find("\n", at)
             at = size if line_end < 0 else line_end
+        elif char == "{" and name.endswith(LUA):
+            end = _lua(text, at, path)
+            yield Token("lua", text[at:end], at, end)
+            at, name = end, ""
         elif char in ";{}":
             yield Token(char, char, at, at + 1)
-            at += 1
+            at, name = at + 1, ""
         else:
             end = _quoted(text, at, path) if char in "\"'" else _bare(text, at)
             yield Token("word", text[at:end], at, end)
+            name = name or text[at:end]
             at = end
 
 
@@ -66,6 +78,32 @@ def _bare(text: str, start: int) -> int:
     while at < len(text) and text[at] not in _ENDS:
         at += 2 if text[at] == "\\" or text.startswith("${", at) else 1
     return min(at, len(text))
+
+
+def without_lua(text: str, tokens: Iterable[Token]) -> str:
+    """Return a file with blanks between the braces of Lua, so that all else keeps its place."""
+    for token in tokens:
+        if token.kind == "lua":
+            blank = re.sub(r"[^\n]", " ", token.text[1:-1])
+            text = f"{text[: token.start]}{{{blank}}}{text[token.end :]}"
+    return text
+
+
+def _lua(text: str, start: int, path: str) -> int:
+    """Return the end of Lua between braces, by Lua's rules for strings and comments.
+
+    https://www.lua.org/manual/5.1/manual.html#2.1
+    """
+    depth, at = 0, start
+    while True:
+        found = _LUA.search(text, at)
+        if found is None:
+            line = text.count("\n", 0, start) + 1
+            raise DefinitionError("Lua is opened here and never closed", path=path, line=line)
+        at = found.end()
+        depth += (found[0] == "{") - (found[0] == "}")
+        if depth == 0:
+            return at
 
 
 def statements(text: str) -> Iterator[Statement]:

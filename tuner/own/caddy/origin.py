@@ -25,6 +25,34 @@ _MARK = "X-Tuner-Place"
 _FIRST = 900_000_000
 """First number that serves as a mark; larger than any real size."""
 _ERROR = re.compile(r"^Error: (.*)$", re.MULTILINE)
+_UNREGISTERED = re.compile(
+    r"module not registered: ([\w.]+)|unrecognized (?:directive|global option): (\w+)"
+)
+_PLUGINS = {
+    "rate_limit": "github.com/mholt/caddy-ratelimit",
+    "cache": "github.com/caddyserver/cache-handler",
+    "souin": "github.com/darkweak/souin/plugins/caddy",
+    "crowdsec": "github.com/hslatman/caddy-crowdsec-bouncer",
+    "appsec": "github.com/hslatman/caddy-crowdsec-bouncer/appsec",
+    "authenticate": "github.com/greenpau/caddy-security",
+    "authorize": "github.com/greenpau/caddy-security",
+    "security": "github.com/greenpau/caddy-security",
+    "webdav": "github.com/mholt/caddy-webdav",
+    "layer4": "github.com/mholt/caddy-l4",
+    "coraza_waf": "github.com/corazawaf/coraza-caddy/v2",
+    "replace": "github.com/caddyserver/replace-response",
+    "geoip": "github.com/porech/caddy-maxmind-geolocation",
+    "br": "github.com/ueffel/caddy-brotli",
+    "php_server": "github.com/dunglas/frankenphp/caddy",
+    "frankenphp": "github.com/dunglas/frankenphp/caddy",
+    "mercure": "github.com/dunglas/mercure/caddy",
+    "docker_proxy": "github.com/lucaslorentz/caddy-docker-proxy/v2",
+    "forward_proxy": "github.com/caddyserver/forwardproxy",
+    "dynamic_dns": "github.com/mholt/caddy-dynamicdns",
+}
+"""Packages of widespread plugins, by their directive (https://caddyserver.com/download)."""
+_STANDARD = ("reverse_proxy", "file_server", "respond", "redir", "root", "encode", "handle")
+"""Caddy's own directives: in the wrong place, as where the address of a site is empty."""
 _AT = re.compile(r"(?:, at|^)?\s*(/?[^\s:,]*Caddyfile[^\s:,]*|/[^\s:,]+):(\d+)(?:: | - |,|$)?")
 
 Anchor = tuple[str, Spot]
@@ -282,7 +310,8 @@ def _config(text: str, file: str, home: Home) -> Json:
     except DefinitionError as error:
         if not unset:
             raise
-        raise DefinitionError(f"{error}; {', '.join(unset)} not set {home.remedy}") from None
+        verb = "is" if len(unset) == 1 else "are"
+        raise DefinitionError(f"{error}; {', '.join(unset)} {verb} not set {home.remedy}") from None
     return made
 
 
@@ -304,6 +333,7 @@ def refused(said: str, file: str) -> DefinitionError:
     errors = _ERROR.findall(said) or said.strip().splitlines()[-1:] or ["no reason is given"]
     words = _sentence(errors[-1]).removeprefix("adapting config using caddyfile: ")
     words = words.partition(" import chain: ")[0]
+    words = f"{words}{_missing_plugin(words)}"
     at = _AT.search(words)
     if at is None:
         return DefinitionError(f"Caddy refuses it: {words}", path=file)
@@ -313,6 +343,25 @@ def refused(said: str, file: str) -> DefinitionError:
         f"Caddy refuses it: {rest.strip(' ,-:')}",
         path=file if PurePath(name).name == PurePath(file).name else name,
         line=int(at[2]),
+    )
+
+
+def _missing_plugin(words: str) -> str:
+    """Return the remedy for a plugin that this Caddy lacks; empty for another mistake."""
+    found = _UNREGISTERED.search(words)
+    if found is None:
+        return ""
+    name = found[1] or found[2]
+    kind, _, last = name.rpartition(".")
+    if last in _STANDARD:
+        return ""
+    package = f"github.com/caddy-dns/{last}" if kind == "dns.providers" else _PLUGINS.get(last, "")
+    made = "makes one that has it; put it first on the PATH"
+    if package:
+        return f"; this Caddy lacks the plugin {name}: xcaddy build --with {package} {made}"
+    return (
+        f"; if {name} is of a plugin, xcaddy build --with PACKAGE {made}"
+        " (https://caddyserver.com/download has the packages)"
     )
 
 

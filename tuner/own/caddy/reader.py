@@ -13,6 +13,7 @@ from tuner.own.patch import plain
 from tuner.own.reader import Commands, FoundService, Service
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.own.target import Target
+from tuner.reading.env_file import read_env_file
 from tuner.reading.log_notation import LineFormat
 from tuner.servers import caddy
 from tuner.workload.workload import Workload
@@ -23,7 +24,8 @@ place = None
 
 def read(wishes: OwnOptions, workload: Workload, target: Target, program: str) -> OwnConfiguration:
     """Implement ``Reader.read``."""
-    return replace(server.read(wishes, workload, LocalHome(program)), target=target)
+    added = read_env_file(wishes.env_file) if wishes.env_file else {}
+    return replace(server.read(wishes, workload, LocalHome(program, added)), target=target)
 
 
 def read_in_place(

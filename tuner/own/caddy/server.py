@@ -13,7 +13,7 @@ from tuner.errors import DefinitionError
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
-from tuner.own.caddy.caddyfile import inlined
+from tuner.own.caddy.caddyfile import inlined, unset
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
 from tuner.own.caddy.lab import CaddyLabConfiguration, CaddyLabSlot, carry
 from tuner.own.caddy.origin import (
@@ -258,6 +258,9 @@ def _notes(made: OwnCaddy, carried: CaddyLabConfiguration) -> tuple[str, ...]:
     own = made.own
     count = len(own.origin.texts)
     notes = [f"own configuration: {own.origin.file}, {count} file{'s' * (count > 1)}"]
+    home = own.origin.home
+    empty = {name for text in own.origin.texts.values() for name in unset(text, home)}
+    notes += [f"{{${name}}} is empty: {name} is not set {home.remedy}" for name in sorted(empty)]
     if own.workload.wire.tls is not None and own.serving.tls:
         notes.append(f"requests to {own.serving.words} use TLS")
     unsaid = made.unsaid()

@@ -52,7 +52,7 @@ class InPlaceNginxConfiguration(nginx.NginxOwnConfiguration):
         notes = [f"own configuration: {self.tree.file}, {len(self.tree.texts)} files of the target"]
         if self.serving.tls:
             notes.append(f"requests to {self.serving.server.where} use TLS")
-        return made, (*notes, *self.tree.notes)
+        return made, (*notes, *self.tree.notes, *self.serving.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def read(wishes: OwnOptions, workload: Workload, files: Files) -> InPlaceNginxCo
     Raises:
         DefinitionError: at file and line.
     """
-    found = nginx.read(wishes, workload, parse(wishes.config, files))
+    found = nginx.locate(wishes, workload, parse(wishes.config, files))
     asked = asked_by(found.workload, name_of(found))
     return InPlaceNginxConfiguration(found.wishes, found.serving, asked)
 

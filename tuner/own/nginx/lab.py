@@ -8,17 +8,34 @@ alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
+from tuner.own.nginx.locations import PASSES
 from tuner.own.nginx.places import socket_options
-from tuner.own.nginx.serving import PASSES, NginxServing
+from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tree import Directive, walk
 from tuner.workload.wire import WireProtocol
 
 NOBODY = "127.0.0.1:9"
 """The port of the discard protocol (RFC 863), without a listener: the substitute for upstreams that
 the lab does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class NginxGaps:
+    """The parts of a configuration that a build of Nginx cannot read, found by trying."""
+
+    directives: frozenset[str] = frozenset()
+    """Names of directives that it does not support."""
+    variables: frozenset[str] = frozenset()
+    """Names of variables that nothing in it sets."""
+    places: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    """Directives that it refuses for what they need, with the reason, by their ``key``."""
+
+    def __len__(self) -> int:
+        """Return the number of gaps."""
+        return len(self.directives) + len(self.variables) + len(self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +63,8 @@ class NginxLabSlot:
     keep_upstreams: bool
     readable: Callable[[str], bool]
     """True if the instance may read a file."""
-    unknown: frozenset[str]
-    """Directives that this build of Nginx does not support."""
+    gaps: NginxGaps
+    """The parts that this build of Nginx cannot read."""
     live_path: str
     token: str
 
@@ -77,13 +94,18 @@ def carry(
 
 
 # Without notes: the lab always sets these itself.
-_PLACED = {"pid", "lock_file", "user", "daemon", "master_process", "working_directory"}
+_PLACED = {
+    *("pid", "lock_file", "user", "daemon", "master_process", "working_directory"),
+    # A server over TLS has the lab's certificate, and others need none.
+    *("ssl_certificate", "ssl_certificate_key"),
+}
 _GONE = {
     "worker_priority": "the lab gives every instance the same priority",
     "stream": "the workload speaks HTTP",
     "mail": "the workload speaks HTTP",
     "limit_req": "it would refuse the load",
     "limit_conn": "it would refuse the load",
+    "auth_request": "the lab has no server that it could ask",
     "auth_basic": "the workload has no password",
     "auth_basic_user_file": "the workload has no password",
     "allow": "the workload comes from another address",
@@ -91,9 +113,9 @@ _GONE = {
     "ssl_verify_client": "the workload has no certificate",
     "ssl_client_certificate": "the workload has no certificate",
     "ssl_ocsp": "the lab reaches no responder",
-    "ssl_stapling": "the lab's certificate has no responder",
-    "ssl_stapling_verify": "the lab's certificate has no responder",
-    "ssl_stapling_file": "the lab's certificate has no responder",
+    "ssl_stapling": "no responder vouches for the lab's certificate",
+    "ssl_stapling_verify": "no responder vouches for the lab's certificate",
+    "ssl_stapling_file": "no responder vouches for the lab's certificate",
     "ssl_trusted_certificate": "the lab's certificate is its own",
     "resolver": "the lab resolves no names",
     "resolver_timeout": "the lab resolves no names",
@@ -153,6 +175,13 @@ class _NginxLabBuilder:
                 yield _made(name, f"{self.stand.run_dir}/{name.removesuffix('_temp_path')}")
         if "access_log" not in said:
             yield _made("access_log", f"{self.stand.log_dir}/access.log", "combined")
+        for name in sorted(self.stand.gaps.variables):
+            # A variable that is set by a module which found nothing is empty too.
+            empty = _made("default", '""')
+            yield replace(_made("map", '""', f"${name}"), block=(empty,))
+            self.notes.append(
+                f"${name} is empty in the lab: nothing that this build of Nginx knows sets it"
+            )
         left = 0
         for found in http.block or ():
             if found.name != "server":
@@ -209,8 +238,11 @@ class _NginxLabBuilder:
         name = found.name
         if name in _PLACED:
             return
-        if name in self.stand.unknown:
+        if name in self.stand.gaps.directives:
             self._say(found, "this build of Nginx does not know it")
+            return
+        if found.key in self.stand.gaps.places and found.place is not None:
+            self._say(found, self.stand.gaps.places[found.key])
             return
         if name in _GONE and not self._is_kept(found):
             self._say(found, _GONE[name])
@@ -235,8 +267,6 @@ class _NginxLabBuilder:
             "upstream": self._upstream,
             "alias": self._alias,
             "root": self._checked_root,
-            "ssl_certificate": self._certificate,
-            "ssl_certificate_key": self._certificate,
             **dict.fromkeys(PASSES, self._pass),
             **dict.fromkeys(_TEMPORARY, self._temporary),
             **dict.fromkeys(_CACHES, self._cache),
@@ -298,11 +328,6 @@ class _NginxLabBuilder:
         else:
             self._say(found, f"{path} cannot be read")
 
-    def _certificate(self, found: Directive) -> Iterator[Directive]:
-        """Yield certificates above the server's level; the server has the lab's own."""
-        if not self.stand.tls_dir:
-            yield self._with(found, self._absolute(found.args[0]))
-
     def _pass(self, found: Directive) -> Iterator[Directive]:
         if self.stand.keep_upstreams:
             yield found
@@ -318,7 +343,7 @@ class _NginxLabBuilder:
             scheme = {"proxy_pass": "http://", "grpc_pass": "grpc://"}.get(found.name, "")
             path = _path_of(found.args[0]) if speaks else ""
             yield self._with(found, f"{scheme}{target}{path}")
-        if target == NOBODY:
+        if not (speaks and self.stand.backend):
             self._changed(found, "it has no upstream in the lab, and requests to it fail")
             return
         if found.args[0].startswith("https://"):
@@ -339,6 +364,8 @@ class _NginxLabBuilder:
                 block.append(self._with(child, address, *words))
             elif child.name in ("resolver", "state"):
                 self._say(child, "the lab resolves no names")
+            elif child.name.startswith("balancer_by_lua"):
+                self._say(child, "it would choose servers that the lab does not have")
             else:
                 block += self.one(child)
         yield replace(found, block=tuple(block))
@@ -391,8 +418,8 @@ class _NginxLabBuilder:
         """Return whether a directive that the lab drops may stay."""
         if found.name.startswith("resolver"):
             return self.stand.keep_upstreams
-        if found.name.startswith(("ssl_stapling", "ssl_trusted")):
-            return not self.stand.tls_dir
+        if found.name == "auth_request":
+            return self.stand.keep_upstreams or found.args == ("off",)
         if found.name in ("allow", "deny"):
             # In other locations they do not affect the workload.
             reached = (self.serving.http, *(b for chain in self.serving.chains for b in chain))
@@ -401,23 +428,29 @@ class _NginxLabBuilder:
 
     def _absolute(self, path: str) -> str:
         # Relative paths start at the configuration's folder, which differs in the lab.
-        return path if "$" in path else str(Path(self.serving.tree.file).parent / path)
+        return path if "$" in path else self.serving.tree.located(path)
 
     def _with(self, found: Directive, *args: str) -> Directive:
         quoted = tuple(args)
         return replace(found, args=quoted, written=(found.words[0], *quoted))
 
     def _say(self, found: Directive, why: str) -> None:
-        words = " ".join((found.name, *found.args))
+        words = _words_of(found)
         self.notes.append(f"{found.where}: {words[:80]} is not carried over: {why}")
 
     def _changed(self, found: Directive, how: str) -> None:
-        words = " ".join((found.name, *found.args))
+        words = _words_of(found)
         self.notes.append(f"{found.where}: {words[:80]} is changed in the lab: {how}")
 
 
 def _made(name: str, *args: str) -> Directive:
     return Directive(name, args, "tuner", 1)
+
+
+def _words_of(found: Directive) -> str:
+    """Return a directive on one line; Lua as three dots."""
+    args = (*found.args[:-1], "{…}") if found.is_lua else found.args
+    return " ".join(" ".join((found.name, *args)).split())
 
 
 def _path_of(target: str) -> str:

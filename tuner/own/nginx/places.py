@@ -13,7 +13,8 @@ from typing import Literal
 
 from tuner.own.bound import UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Remove, Set
-from tuner.own.nginx.serving import NginxServing, effective, servers
+from tuner.own.nginx.locations import effective
+from tuner.own.nginx.serving import NginxServing, address_of, servers
 from tuner.own.nginx.tree import Directive
 from tuner.space.space import SpaceFacts
 
@@ -205,17 +206,10 @@ def socket_options(http: Directive, listen: Directive) -> tuple[str, ...]:
 def _holder(http: Directive, listen: Directive) -> Directive:
     """Return the directive that sets this socket's options; by default the directive itself."""
     for other in (found for server in servers(http) for found in server.children("listen")):
-        same = _address(other.args[0]) == _address(listen.args[0])
+        same = address_of(other.args[0]) == address_of(listen.args[0])
         if same and "quic" not in other.args and any(map(_is_option, other.args[1:])):
             return other
     return listen
-
-
-def _address(text: str) -> str:
-    """Normalise an address: ``80``, ``*:80`` and ``0.0.0.0:80`` are one socket."""
-    for anywhere in ("*:", "0.0.0.0:"):
-        text = text.removeprefix(anywhere)
-    return text if not text.replace(".", "").isalpha() else f"{text}:80"
 
 
 def _is_option(word: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,9 +13,11 @@ from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
 from tuner.own.kind import OfKind
+from tuner.own.nginx.answering import Answering, Content
 from tuner.own.nginx.edits import Edit, change_texts, change_tree
-from tuner.own.nginx.lab import NginxLabConfiguration, NginxLabSlot, carry
-from tuner.own.nginx.serving import NginxServing, effective, serving
+from tuner.own.nginx.lab import NginxGaps, NginxLabConfiguration, NginxLabSlot, carry
+from tuner.own.nginx.locations import effective
+from tuner.own.nginx.serving import NginxServing, serving
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
 from tuner.own.patch import exported, plain
@@ -36,8 +38,11 @@ _PORT = 18_080
 
 _UNKNOWN = re.compile(r'unknown directive "([^"]+)"|"(aio) \w+" is unsupported')
 """Messages about a missing module, and about unsupported asynchronous reads."""
+_UNSET = re.compile(r'unknown "(\w+)" variable')
+_UNREADABLE = re.compile(r'"(/[^"]+)" failed \((?:SSL|\d+): |module "([^"]+)" (?:is not|version)')
+"""Messages about a file that is missing or not for this build."""
 _LINE = re.compile(r" in (\S+):(\d+)")
-_MOST_UNKNOWN = 40
+_MOST_GAPS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +66,42 @@ class NginxOwnConfiguration:
         return adapt(self, space, server)
 
 
-def read(wishes: OwnOptions, workload: Workload, tree: Tree | None = None) -> NginxOwnConfiguration:
-    """Read a configuration, and locate the workload's server in it.
+def read(wishes: OwnOptions, workload: Workload) -> NginxOwnConfiguration:
+    """Read a configuration for the lab, and locate the workload's server in it.
 
     Args:
         wishes: file and server.
         workload: the workload.
-        tree: the configuration, if it is parsed already.
+
+    Raises:
+        DefinitionError: at file and line; also if the lab cannot answer a request.
+    """
+    content: Content = "backend" if workload.backend is not None else "files"
+    lab = Answering("own" if workload.own_site else content, wishes.keep_upstreams)
+    return locate(wishes, workload, parse(wishes.config, prefix=wishes.prefix), lab)
+
+
+def locate(
+    wishes: OwnOptions, workload: Workload, tree: Tree, lab: Answering | None = None
+) -> NginxOwnConfiguration:
+    """Locate the workload's server in a configuration.
+
+    Args:
+        wishes: file and server.
+        workload: the workload.
+        tree: the configuration.
+        lab: what the lab can answer; None: the service itself answers.
 
     Raises:
         DefinitionError: at file and line.
     """
-    tree = tree or parse(wishes.config)
     found = serving(
         tree,
         [request.path for request in workload.requests],
         server_name=wishes.server_name,
         tls=workload.wire.tls is not None,
         proxied=workload.backend is not None,
+        lab=lab,
     )
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
@@ -95,8 +118,8 @@ class OwnNginx(OfKind):
     own: NginxOwnConfiguration
     bound: BoundSpace
     modules_dir: str
-    unknown: frozenset[str] = frozenset()
-    """Directives that this build of Nginx does not know."""
+    gaps: NginxGaps = field(default_factory=NginxGaps)
+    """The parts that this build of Nginx cannot read."""
 
     @property
     def file_name(self) -> str:
@@ -166,7 +189,7 @@ class OwnNginx(OfKind):
             protocol=workload.wire.protocol,
             keep_upstreams=wishes.keep_upstreams,
             readable=self.own.target.is_readable,
-            unknown=self.unknown,
+            gaps=self.gaps,
             live_path=LIVE_PATH,
             token=token,
         )
@@ -188,21 +211,24 @@ def adapt(
     made = OwnNginx(
         own, bind(space, own.serving), prefix.group(1) if prefix else "/usr/local/nginx"
     )
-    for _ in range(_MOST_UNKNOWN):
+    while len(made.gaps) < _MOST_GAPS:
         with own.target.folder() as folder:
             carried = _try_out(made, server, Path(folder))
         if isinstance(carried, NginxLabConfiguration):
             return made, _notes(made, carried)
-        made = replace(made, unknown=made.unknown | {carried})
+        made = replace(made, gaps=carried)
+    names = sorted(made.gaps.directives | made.gaps.variables)
     raise DefinitionError(
-        f"{server.binary} does not know {', '.join(sorted(made.unknown))} and more; name the Nginx"
+        f"{server.binary} does not know {', '.join(names)} and more; name the Nginx"
         " that this configuration is for",
         path=own.tree.file,
     )
 
 
-def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> NginxLabConfiguration | str:
-    """Return the baseline in the lab, or a directive that this build does not support."""
+def _try_out(
+    made: OwnNginx, server: ServerFacts, folder: Path
+) -> NginxLabConfiguration | NginxGaps:
+    """Return the baseline in the lab, or one gap of this build more."""
     ground = trial_ground(server, made.own.workload, folder)
     baseline = made.bound.baseline
     spec = made.instance("t", baseline, made.bound.space, ground, _PORT)
@@ -210,36 +236,53 @@ def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> NginxLabConfi
     said = refusal(spec, on=made.own.target)
     if not said:
         return carried
-    unknown = _UNKNOWN.search(said)
-    if unknown:
-        return unknown.group(1) or unknown.group(2)
-    raise _refusal(said, list(lines(carried.directives)), made.own.tree.file)
-
-
-def _refusal(said: str, written: list[tuple[str, Directive]], main: str) -> DefinitionError:
-    """Return Nginx's message with the file and line of its cause."""
-    words = next((line for line in said.splitlines() if "[emerg]" in line), said.strip())
-    message = words.partition("[emerg] ")[2] or words
-    place = _LINE.search(message)
-    found = written[int(place.group(2)) - 1][1] if place else None
+    message = next((line for line in said.splitlines() if "[emerg]" in line), said.strip())
+    message = message.partition("[emerg] ")[2] or message
+    at = _LINE.search(message)
+    found = list(lines(carried.directives))[int(at.group(2)) - 1][1] if at else None
     where = found if found is not None and found.place is not None else None
-    return DefinitionError(
+    gaps = _more(made.gaps, message, where)
+    if gaps is not None:
+        return gaps
+    raise DefinitionError(
         f"Nginx refuses it: {_LINE.sub('', message)}",
-        path=where.file if where else main,
+        path=where.file if where else made.own.tree.file,
         line=where.line if where else None,
     )
 
 
+def _more(gaps: NginxGaps, message: str, where: Directive | None) -> NginxGaps | None:
+    """Return the gaps with the one of a message; None if it is a mistake of the configuration.
+
+    Args:
+        gaps: the known ones.
+        message: of Nginx.
+        where: the user's directive at its line; None if it has none.
+    """
+    unknown = _UNKNOWN.search(message)
+    if unknown:
+        return replace(gaps, directives=gaps.directives | {unknown.group(1) or unknown.group(2)})
+    unset = _UNSET.search(message)
+    if unset and unset.group(1) not in gaps.variables:
+        return replace(gaps, variables=gaps.variables | {unset.group(1)})
+    missing = _UNREADABLE.search(message)
+    if missing and where is not None and where.key not in gaps.places:
+        reason = f"{missing.group(1) or missing.group(2)} cannot be read by this build of Nginx"
+        return replace(gaps, places={**gaps.places, where.key: reason})
+    return None
+
+
 def _notes(made: OwnNginx, carried: NginxLabConfiguration) -> tuple[str, ...]:
     own = made.own
-    notes = [f"own configuration: {own.tree.file}, {len(own.tree.texts)} files"]
+    count = len(own.tree.texts)
+    notes = [f"own configuration: {own.tree.file}, {count} file{'s' if count > 1 else ''}"]
     if own.workload.wire.tls is not None and own.serving.tls:
         notes.append(f"requests to {own.serving.server.where} use TLS")
     raised = [
         f"{name} is {needed} in the lab, not {said}: the load needs it"
         for name, (said, needed) in made.bound.raised.items()
     ]
-    return (*notes, *own.tree.notes, *raised, *carried.notes)
+    return (*notes, *own.tree.notes, *own.serving.notes, *raised, *carried.notes)
 
 
 def _check_protocol(found: NginxServing, wire: Wire) -> None:
@@ -282,7 +325,7 @@ def _check_root(own: NginxOwnConfiguration) -> None:
     for chain in own.serving.chains:
         for found in effective(chain, "root", "alias"):
             # As in the lab, relative paths start at the folder of the main file.
-            path = Path(own.tree.file).parent / found.args[0]
+            path = Path(own.tree.located(found.args[0]))
             if found.name == "alias" and not found.args[0].endswith("/"):
                 path = path.parent  # of a file, perhaps
             if "$" not in found.args[0]:

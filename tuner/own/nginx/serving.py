@@ -1,7 +1,7 @@
 """The server block and the location that answer a request.
 
-Only the rules that decide where a request ends up are followed: server names, listening sockets,
-locations, ``try_files`` and ``index``. https://nginx.org/en/docs/http/request_processing.html
+Only the rules that decide where a request ends up are followed: server names, listening sockets and
+locations. https://nginx.org/en/docs/http/request_processing.html
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tuner.errors import DefinitionError
+from tuner.own.nginx.answering import Answering
+from tuner.own.nginx.locations import route
 from tuner.own.nginx.tree import Directive, Tree
 
-PASSES = (
-    *("proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"),
-)
-"""Directives that pass a request to a server behind this one."""
-_MODIFIERS = ("=", "~", "~*", "^~")
 _REDIRECTS = range(300, 400)
+_URL = re.compile(r"(?:https?|\$scheme)://([^/?$]*)")
+_OWN_NAME = re.compile(r"\$\{?(host|http_host|server_name)\b")
+"""Variables in a redirect that keep the requested name."""
+_ANY_PATH = ("^", "^/", "^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", ".*", "(.*)", "/")
+"""Expressions of ``rewrite`` that match every path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class NginxServing:
     tls: bool
     chains: tuple[tuple[Directive, ...], ...]
     """For every path of the workload the blocks around its answer: http, server, locations."""
+    notes: tuple[str, ...] = ()
+    """Notes on the choice of the server."""
 
     @property
     def blocks(self) -> tuple[Directive, ...]:
@@ -48,24 +52,32 @@ class NginxServing:
 
 
 def serving(
-    tree: Tree, paths: Sequence[str], *, server_name: str, tls: bool, proxied: bool
+    tree: Tree,
+    paths: Sequence[str],
+    *,
+    server_name: str,
+    tls: bool,
+    proxied: bool,
+    lab: Answering | None = None,
 ) -> NginxServing:
     """Choose the server, its socket, and the location of every path.
 
     Args:
         tree: the configuration.
         paths: what the workload asks for.
-        server_name: chosen by the user; empty: the default server, or the first that does more
-            than redirect.
+        server_name: chosen by the user; empty: the default server, or the first that the lab can
+            answer for, that does more than redirect.
         tls: whether the workload asks over TLS. A server that speaks nothing else is asked over
             TLS all the same; see ``NginxServing.tls``.
         proxied: whether a server behind this one answers.
+        lab: what the lab can answer; None: the server answers with all that it has.
 
     Raises:
         DefinitionError: there is no such server, or it does not do what the workload asks.
     """
     http = tree.http()
-    server = _choose(http, server_name, tls=tls)
+    found = _Choice(http, tuple(paths), tls=tls, proxied=proxied, lab=lab)
+    server, notes = found.of(server_name)
     sockets = [listen for listen in server.children("listen") if _is_http(listen)]
     same = tuple(listen for listen in sockets if is_tls(listen, server) == tls)
     if sockets and not same:
@@ -78,32 +90,17 @@ def serving(
             )
         tls, same = True, tuple(sockets)
     listen = min(same, key=lambda found: found.args[0].startswith("["), default=None)
-    chains = {
-        tuple(found.key for found in chain): chain
-        for chain in (
-            (http, server, *_route(server, path.partition("?")[0], proxied=proxied))
-            for path in paths
-        )
-    }
-    return NginxServing(tree, http, server, listen, same, tls, tuple(chains.values()))
+    chains = {tuple(found.key for found in chain): chain for chain in found.chains(server)}
+    made = NginxServing(tree, http, server, listen, same, tls, tuple(chains.values()), notes)
+    if lab is not None:
+        lab.check(http, server, paths, proxied=proxied)
+    return made
 
 
 def is_tls(listen: Directive, server: Directive) -> bool:
     """Return whether a socket speaks TLS; ``ssl on`` said it for a whole server until 1.25.1."""
     old = any(found.args == ("on",) for found in server.children("ssl"))
     return old or "ssl" in listen.args
-
-
-def effective(chain: Sequence[Directive], *names: str) -> tuple[Directive, ...]:
-    """Return the directives of these names on the innermost level that has any: what holds there.
-
-    https://nginx.org/en/docs/dev/development_guide.html#http_conf
-    """
-    for block in reversed(chain):
-        found = tuple(block.children(*names))
-        if found:
-            return found
-    return ()
 
 
 def servers(http: Directive) -> Iterator[Directive]:
@@ -116,35 +113,155 @@ def names(server: Directive) -> list[str]:
     return [name for found in server.children("server_name") for name in found.args]
 
 
+def covers(name: str, wanted: str) -> bool:
+    """Return whether a ``server_name`` is for a host: exact, with a wildcard, or an expression.
+
+    https://nginx.org/en/docs/http/server_names.html
+    """
+    if name.startswith("~"):
+        try:
+            return re.search(name[1:].replace("(?<", "(?P<"), wanted) is not None
+        except re.error:
+            return False
+    if name.startswith("."):
+        return wanted == name[1:] or wanted.endswith(name)
+    if name.startswith("*."):
+        return wanted.endswith(name[1:])
+    if name.endswith(".*"):
+        return wanted.startswith(name[:-1])
+    return name == wanted
+
+
+def address_of(listen: str) -> str:
+    """Normalise an address: ``80``, ``*:80`` and ``0.0.0.0:80`` are one socket."""
+    for anywhere in ("*:", "0.0.0.0:"):
+        listen = listen.removeprefix(anywhere)
+    return listen if not listen.replace(".", "").isalpha() else f"{listen}:80"
+
+
 def _is_http(listen: Directive) -> bool:
     return "quic" not in listen.args and not listen.args[0].startswith("unix:")
 
 
-def _choose(http: Directive, wanted: str, *, tls: bool) -> Directive:
-    found = list(servers(http))
-    if not found:
-        raise DefinitionError("the http block has no server", path=http.file, line=http.line)
-    if wanted:
-        named = [server for server in found if wanted in names(server)]
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The choice of a server for a workload."""
+
+    http: Directive
+    paths: tuple[str, ...]
+    tls: bool
+    proxied: bool
+    lab: Answering | None
+
+    def of(self, wanted: str) -> tuple[Directive, tuple[str, ...]]:
+        """Return the server for a name, and notes on it.
+
+        Raises:
+            DefinitionError: there is none.
+        """
+        found = list(servers(self.http))
+        if not found:
+            raise self._error("the http block has no server")
+        if wanted:
+            return self._named(wanted, found)
+        serve = [server for server in found if not _only_redirects(server)]
+        if not serve:
+            raise self._error(
+                "every server here only redirects or refuses; name the file of the server that"
+                " answers (--config), or add its server block"
+            )
+        # `min` takes the first of equals, so the order of the file decides last, as for Nginx.
+        return min(serve, key=lambda server: (*self._rank(server), not _is_default(server))), ()
+
+    def chains(self, server: Directive) -> list[tuple[Directive, ...]]:
+        """Return the blocks around the answer to every path."""
+        return [
+            (self.http, server, *route(server, path.partition("?")[0], proxied=self.proxied))
+            for path in self.paths
+        ]
+
+    def _named(self, wanted: str, found: Sequence[Directive]) -> tuple[Directive, tuple[str, ...]]:
+        named = _named(found, wanted)
         if not named:
             known = sorted({name for server in found for name in names(server)})
             raise DefinitionError(
                 f"no server is called {wanted!r}; here are: {', '.join(known) or 'none'}",
                 path="--server-name",
             )
-        # The same name often stands twice: one server redirects to the other.
-        return min(
-            named, key=lambda server: (_only_redirects(server), not _speaks(server, tls=tls))
-        )
-    serve = [server for server in found if not _only_redirects(server)]
-    if not serve:
+        notes = []
+        answering = [server for server in named if not _only_redirects(server)]
+        if not answering:
+            answering, target = self._followed(wanted, named, found)
+            notes.append(f"{named[0].where}: {wanted} redirects to {target}, which is tuned")
+        heard, hidden = _heard(answering, wanted)
+        notes += [
+            f"{server.where}: Nginx ignores {wanted} here, because {first.where} has the same name"
+            " and address"
+            for server, first in hidden
+        ]
+        # The same name often stands twice: in cleartext, and for TLS.
+        return min(heard, key=self._rank), tuple(notes)
+
+    def _followed(
+        self, wanted: str, named: Sequence[Directive], found: Sequence[Directive]
+    ) -> tuple[list[Directive], str]:
+        """Return the servers that a redirect leads to, and their name."""
+        for server in named:
+            target = _redirect(server)
+            at = [one for one in _named(found, target) if not _only_redirects(one)]
+            if at:
+                return at, target
+        others = [
+            name
+            for server in found
+            if not _only_redirects(server)
+            for name in names(server)
+            if name and name[0] not in "~_*."
+        ]
         raise DefinitionError(
-            "every server here only redirects; there is nothing to be tuned",
-            path=http.file,
-            line=http.line,
+            f"every server called {wanted!r} only redirects or refuses ({named[0].where}); name one"
+            f" that answers: {', '.join(sorted(set(others))) or 'there is none in these files'}",
+            path="--server-name",
         )
-    # `min` takes the first of equals, so the order of the file decides last, as for Nginx.
-    return min(serve, key=lambda server: (not _speaks(server, tls=tls), not _is_default(server)))
+
+    def _rank(self, server: Directive) -> tuple[bool, bool]:
+        """Return the rank of a server; the least is the best."""
+        fits = self.lab is None or not any(map(self.lab.why_not, self.chains(server)))
+        return not fits, not _speaks(server, tls=self.tls)
+
+    def _error(self, message: str) -> DefinitionError:
+        return DefinitionError(message, path=self.http.file, line=self.http.line)
+
+
+def _named(found: Sequence[Directive], wanted: str) -> list[Directive]:
+    """Return the servers for a name: those that have it, else those with a pattern for it."""
+    exact = [server for server in found if wanted in names(server)]
+    return exact or [
+        server for server in found if any(covers(name, wanted) for name in names(server))
+    ]
+
+
+def _heard(
+    found: Sequence[Directive], name: str
+) -> tuple[list[Directive], list[tuple[Directive, Directive]]]:
+    """Return the servers that Nginx asks for a name, and the others with the first of each.
+
+    The first of several servers with one name at one address is asked
+    (``conflicting server name``, ngx_http_add_server).
+    """
+    first: dict[str, Directive] = {}
+    heard: list[Directive] = []
+    hidden: list[tuple[Directive, Directive]] = []
+    for server in found:
+        at = [address_of(listen.args[0]) for listen in server.children("listen")] or ["80"]
+        taken = [first[address] for address in at if address in first]
+        if name in names(server) and len(taken) == len(at):
+            hidden.append((server, taken[0]))
+            continue
+        heard.append(server)
+        for address in at:
+            first.setdefault(address, server)
+    return heard, hidden
 
 
 def _speaks(server: Directive, *, tls: bool) -> bool:
@@ -160,98 +277,42 @@ def _is_default(server: Directive) -> bool:
     )
 
 
+def _answers(server: Directive) -> Iterator[Directive]:
+    """Yield the directives that answer every request of a server without a page."""
+    yield from (found for found in server.children("return") if _is_answer(found, server))
+    for found in server.children("rewrite"):
+        leaves = found.args[2:] in (("permanent",), ("redirect",)) or _is_url(found.args[1:2])
+        if found.args[0] in _ANY_PATH and leaves:
+            yield found
+    for location in server.children("location"):
+        if location.args == ("/",):
+            returns = location.children("return")
+            yield from (found for found in returns if _is_answer(found, server, location))
+
+
 def _only_redirects(server: Directive) -> bool:
     """Return whether every request gets a redirect, or is turned away: no page comes from here."""
-    return any(_is_answer(found) for found in server.children("return")) or (
-        any(
-            location.args == ("/",) and any(_is_answer(f) for f in location.children("return"))
-            for location in server.children("location")
-        )
-    )
+    return any(True for _ in _answers(server))
 
 
-def _is_answer(found: Directive) -> bool:
+def _redirect(server: Directive) -> str:
+    """Return the host that a server redirects to; empty if it is not a plain name."""
+    for found in _answers(server):
+        for word in found.args:
+            target = _URL.match(word)
+            if target and target[1]:
+                return target[1]
+            if target and _OWN_NAME.match(word, target.end()):
+                return next(iter(names(server)), "")
+    return ""
+
+
+def _is_url(words: Sequence[str]) -> bool:
+    return any(map(_URL.match, words))
+
+
+def _is_answer(found: Directive, *around: Directive) -> bool:
     code = found.args[0] if found.args else ""
-    return not code.isdigit() or int(code) in _REDIRECTS or int(code) >= 400
-
-
-def _route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, ...]:
-    """Return the locations around a path's answer, outermost first."""
-    chain = _match(server, path)
-    if proxied:
-        chain = _behind(server, chain)
-    elif path.endswith("/"):
-        # `index` redirects inside, and the file's own location answers.
-        chain = _match(server, f"{path}index.html")
-    return chain
-
-
-def _behind(server: Directive, chain: tuple[Directive, ...]) -> tuple[Directive, ...]:
-    """Return the fallback of ``try_files`` where a server behind this one answers."""
-    inner = (server, *chain)
-    if any(True for _ in inner[-1].children(*PASSES)):
-        return chain
-    for found in effective(inner, "try_files"):
-        last = found.args[-1]
-        for location in server.children("location"):
-            if last.startswith("@") and location.args == (last,):
-                return (location,)
-        if last.startswith("/"):
-            return _match(server, last.partition("?")[0])
-    return chain
-
-
-def _match(block: Directive, path: str) -> tuple[Directive, ...]:
-    """The location that Nginx chooses (ngx_http_core_find_location), with those around it."""
-    locations = [_Location.of(found) for found in block.children("location")]
-    for location in locations:
-        if location.modifier == "=" and location.pattern == path:
-            return (location.directive,)
-    prefixes = [
-        location
-        for location in locations
-        if location.modifier in ("", "^~") and path.startswith(location.pattern)
-    ]
-    longest = max(prefixes, key=lambda location: len(location.pattern), default=None)
-    inner: tuple[Directive, ...] = ()
-    if longest is not None:
-        inner = _match(longest.directive, path)
-        settled = longest.modifier == "^~" or any(_Location.of(f).is_regex for f in inner[-1:])
-        if settled:
-            return (longest.directive, *inner)
-    for location in locations:
-        if location.is_regex and location.matches(path):
-            return (location.directive, *_match(location.directive, path))
-    return () if longest is None else (longest.directive, *inner)
-
-
-@dataclass(frozen=True, slots=True)
-class _Location:
-    directive: Directive
-    modifier: str
-    pattern: str
-
-    @classmethod
-    def of(cls, directive: Directive) -> _Location:
-        args = directive.args
-        if len(args) > 1:
-            return cls(directive, args[0], args[1])
-        text = args[0] if args else ""
-        # The modifier may touch its pattern: `location =/x`, `location ~*\.png$`.
-        for modifier in sorted(_MODIFIERS, key=len, reverse=True):
-            if text.startswith(modifier):
-                return cls(directive, modifier, text.removeprefix(modifier))
-        return cls(directive, "", text)
-
-    @property
-    def is_regex(self) -> bool:
-        return self.modifier.startswith("~")
-
-    def matches(self, path: str) -> bool:
-        flags = re.IGNORECASE if self.modifier == "~*" else 0
-        # PCRE names groups as Python does with a P; what else Python cannot read does not match.
-        pattern = re.sub(r"\(\?<(?![=!])", "(?P<", self.pattern)
-        try:
-            return re.search(pattern, path, flags) is not None
-        except re.error:
-            return False
+    # `return 418` with an error_page is a jump to a location.
+    jumps = any(code in page.args[:-1] for block in around for page in block.children("error_page"))
+    return not code.isdigit() or int(code) in _REDIRECTS or (int(code) >= 400 and not jumps)

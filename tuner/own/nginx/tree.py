@@ -10,20 +10,21 @@ Includes are replaced by their content, as in Nginx.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import DefinitionError
 from tuner.own.files import HERE, Files
+from tuner.own.nginx.copies import Copies, guessed, named
 from tuner.paths import temporary
-from tuner.reading.nginx_text import LUA, Token, scan
+from tuner.reading.nginx_text import LUA, Token, scan, without_lua
 
-PACKAGED = Path("/etc/nginx")
-"""Folder of the configuration in packages and containers."""
 _DEEPEST = 32
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,11 @@ class Directive:
         return f"{self.file}:{self.line}"
 
     @property
+    def is_lua(self) -> bool:
+        """True for Lua between braces, which is the last argument and ends the directive."""
+        return self.name.endswith(LUA)
+
+    @property
     def key(self) -> tuple[str, int]:
         """Identity among all directives: its file, and its offset."""
         return self.file, self.place.start if self.place else -1
@@ -89,8 +95,14 @@ class Tree:
     directives: tuple[Directive, ...]
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """All files, unchanged; bytes that are not UTF-8 are lone surrogates."""
+    copies: Copies = field(default_factory=Copies)
+    """Folders that stand for others."""
     notes: tuple[str, ...] = ()
     """Notes on files that were found in another place."""
+
+    def located(self, path: str) -> str:
+        """Return where a file is that the configuration names."""
+        return self.copies.located(str(PurePosixPath(self.file).parent / path))
 
     def children(self, *names: str) -> Iterator[Directive]:
         """Yield the directives of these names on the outermost level."""
@@ -122,23 +134,32 @@ def walk(directives: Iterable[Directive]) -> Iterator[Directive]:
         yield from walk(directive.block or ())
 
 
-def parse(path: str | Path, files: Files = HERE) -> Tree:
+def parse(path: str | Path, files: Files = HERE, prefix: Sequence[str] = ()) -> Tree:
     """Read a configuration with its includes.
 
-    Relative includes start at the main file's folder, as in Nginx. Missing files there are
-    searched for in ``/etc/nginx``, and missing files in ``/etc/nginx`` in the main file's folder,
-    so a checked-out folder or a container's copy can be read in any place.
+    Relative includes start at the main file's folder, as in Nginx. Absolute ones are read from
+    the copy that ``prefix`` names. By default a main file of this machine outside of its installed
+    configurations is part of a copy: its folder stands for the path that its includes share.
 
     Args:
         path: path of the main file; absolute for another host.
         files: files of the host.
+        prefix: ``/etc/nginx=FOLDER`` for every copied folder.
 
     Raises:
         DefinitionError: a file cannot be read, or is not a configuration of Nginx; with its line.
     """
-    reader = _Reader(Path(path).absolute(), files)
+    guess = files is HERE and not prefix
+    reader = _Reader(Path(path).absolute(), files, named(prefix), guess=guess)
     directives = reader.file(str(reader.main), None, 0)
-    return Tree(str(reader.main), directives, MappingProxyType(reader.texts), tuple(reader.notes))
+    reader.refuse_missing()
+    return Tree(
+        str(reader.main),
+        directives,
+        MappingProxyType(reader.texts),
+        reader.copies,
+        tuple(dict.fromkeys(reader.notes)),
+    )
 
 
 def write(directives: Iterable[Directive], indent: str = "") -> str:
@@ -151,7 +172,7 @@ def lines(directives: Iterable[Directive], indent: str = "") -> Iterator[tuple[s
     for directive in directives:
         # A quoted word may contain line breaks, which are part of the value.
         text = indent + " ".join(directive.words)
-        end = ";" if directive.block is None else " {"
+        end = "" if directive.is_lua else ";" if directive.block is None else " {"
         yield from ((part, directive) for part in f"{text}{end}".split("\n"))
         if directive.block is not None:
             yield from lines(directive.block, indent + "    ")
@@ -173,11 +194,14 @@ def _meaning(directives: Iterable[Directive]) -> list[Any]:
 class _Reader:
     """A reader of files that reads each once and joins them."""
 
-    def __init__(self, main: Path, files: Files) -> None:
+    def __init__(self, main: Path, files: Files, copies: Copies, *, guess: bool) -> None:
         self.main = main
         self.lying = files
+        self.copies = copies
         self.texts: dict[str, str] = {}
         self.notes: list[str] = []
+        self._guess = guess
+        self._missing: list[tuple[Directive, str]] = []
         self._tokens: dict[str, tuple[Token, ...]] = {}
         self._parsed: dict[str, Any] = {}
 
@@ -191,7 +215,10 @@ class _Reader:
         if path not in self.texts:
             self.texts[path] = _read(self.lying, path, source)
             self._tokens[path] = tuple(scan(self.texts[path], path))
-            self._parsed[path] = _crossplane(path, self.texts[path])
+            if self._guess and not self.copies.is_copy:
+                self._copied(_includes(self._tokens[path]))
+            readable = without_lua(self.texts[path], self._tokens[path])
+            self._parsed[path] = _crossplane(path, readable)
         return tuple(self._block(path, self._parsed[path], iter(self._tokens[path]), depth))
 
     def _block(
@@ -219,26 +246,63 @@ class _Reader:
         for path in self._files(include):
             yield from self.file(path, include, depth + 1)
 
+    def _copied(self, includes: Iterable[str]) -> None:
+        """Guess the path for which the main file's folder stands."""
+        self.copies = guessed(str(self.main), includes, self.lying)
+        self.notes += [
+            f"{self.main} is a copy: {folder} is read for {path} (--prefix {path}=FOLDER names"
+            " another folder)"
+            for path, folder in self.copies.folders
+        ]
+
     def _files(self, include: Directive) -> list[str]:
         """Return the files of an include, in Nginx's order."""
-        wanted = self.main.parent / include.args[0]
-        found = self.lying.matches(str(wanted))
-        elsewhere = PACKAGED / include.args[0]
-        if wanted.is_relative_to(PACKAGED):
-            elsewhere = self.main.parent / wanted.relative_to(PACKAGED)
-        if not found and elsewhere != wanted:
-            found = self.lying.matches(str(elsewhere))
-            if found:
-                self.notes.append(f"{include.where}: {wanted} is not here; {elsewhere} was read")
+        wanted = str(self.main.parent / include.args[0])
+        place = self.copies.located(wanted)
+        found = [] if self.copies.is_foreign(wanted) else self.lying.matches(place)
+        if not found and self.copies.followed(place) != place:
+            found = [place]
+        found = [self.copies.followed(path) for path in found]
+        lacking = [path for path in found if self.copies.is_copy and not self.lying.matches(path)]
         # A mask without matches is an empty include in Nginx.
-        if not found and not glob.has_magic(str(wanted)):
-            raise DefinitionError(
-                f"include {include.args[0]!r}: there is no {wanted}; put it there, or give a copy"
-                " of the whole folder with --config COPY/nginx.conf",
-                path=include.file,
-                line=include.line,
+        masked = glob.has_magic(wanted)
+        if masked and not found and self.copies.is_copy:
+            self.notes.append(f"{include.where}: no file of the copy matches {include.args[0]}")
+        if not (found or masked):
+            lacking.append(wanted if self.copies.is_foreign(wanted) else place)
+        self._missing += [(include, path) for path in lacking]
+        return [path for path in found if path not in lacking]
+
+    def refuse_missing(self) -> None:
+        """Raise DefinitionError if files are missing.
+
+        Raises:
+            DefinitionError: they are; with their names and the first include of one.
+        """
+        if not self._missing:
+            return
+        include, _ = self._missing[0]
+        paths = list(dict.fromkeys(path for _, path in self._missing))
+        more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+        said = f"there is no {', '.join(paths[:_MOST_NAMED])}{more}"
+        remedy = "put it there, or give a copy of the whole folder with --config COPY/nginx.conf"
+        if self.copies.is_copy:
+            said = f"the copy has no {', '.join(paths[:_MOST_NAMED])}{more}"
+            at = str(PurePosixPath(self.main.parent / include.args[0]).parent)
+            at = next((path for path, _ in self.copies.folders if self.copies.covers(at)), at)
+            remedy = (
+                f"put it there, or name the folder that has it: --prefix {at}=FOLDER ({at}={at} for"
+                " this machine's own)"
             )
-        return found
+        raise DefinitionError(
+            f"include {include.args[0]!r}: {said}; {remedy}", path=include.file, line=include.line
+        )
+
+
+def _includes(tokens: Sequence[Token]) -> list[str]:
+    """Return the absolute paths and masks of the includes in a file."""
+    pairs = (pair for pair in pairwise(tokens) if pair[0].text == "include")
+    return [word for _, after in pairs if (word := after.text.strip("\"'")).startswith("/")]
 
 
 def _read(files: Files, path: str, source: Directive | None) -> str:
@@ -282,17 +346,13 @@ def _crossplane(path: str, text: str) -> Any:
 def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive, bool]:
     """Return a directive up to its ``;`` or ``{``, and whether it opens a block."""
     name, line = statement["directive"], statement["line"]
-    if name.endswith(LUA):
-        raise DefinitionError(
-            f"{name}: Lua between braces is not supported; put it into a file ({name[:-6]}_file)",
-            path=path,
-            line=line,
-        )
     words: list[Token] = []
     for token in tokens:
         if token.kind == "word":
             words.append(token)
             continue
+        if token.kind == "lua":
+            words.append(token)
         if token.kind == "}" or not words:
             break
         place = TextSpan(
@@ -300,9 +360,12 @@ def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive
             token.end,
             token.end if token.kind == "{" else None,
         )
+        args = tuple(statement["args"])
+        if token.kind == "lua":
+            args = (*args[:-1], token.text)
         made = Directive(
             name=name,
-            args=tuple(statement["args"]),
+            args=args,
             file=path,
             line=line,
             written=tuple(word.text for word in words),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tuner.own.bound import FixedValue, UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Set
+from tuner.own.nginx.locations import effective
 from tuner.own.nginx.places import (
     DirectiveSpot,
     NginxScope,
@@ -23,7 +24,7 @@ from tuner.own.nginx.places import (
     removed,
     spots,
 )
-from tuner.own.nginx.serving import NginxServing, effective
+from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tree import Directive
 
 _KEEPS_CONNECTIONS = (1, 29, 7)

@@ -1,0 +1,308 @@
+"""Configurations condensed from the kinds that people have, each with what is particular in it.
+
+They are our own texts, after the structure of common guides: WebSocket proxies, PHP applications,
+application servers behind sockets, single pages, redirects, modules that a build lacks. ``KINDS``
+are bound and answer; ``REFUSED`` are refused with a way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+UPGRADE = "map $http_upgrade $connection_upgrade { default upgrade; '' close; }\n"
+SOCKETS = (
+    "proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;"
+    " proxy_set_header Connection $connection_upgrade; proxy_set_header Host $host;"
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One configuration, and what tuner is expected to say of it."""
+
+    http: str
+    """Content of the block ``http``."""
+    said: tuple[str, ...] = ()
+    """Parts of its notes, or of the refusal."""
+    not_said: tuple[str, ...] = ()
+    """Parts that no note has."""
+    main: str = "events {}\n"
+    workload: str = "proxy"
+    server_name: str = ""
+    fixed: Mapping[str, object] | None = None
+    """Values of the baseline."""
+    way_out: str = ""
+    """Options of the refusal that are tried."""
+
+    @property
+    def text(self) -> str:
+        """The main file."""
+        return f"{self.main}http {{\n{self.http}\n}}\n"
+
+
+KINDS: Mapping[str, Kind] = {
+    "home automation, with a map for WebSockets": Kind(
+        UPGRADE + f"server {{ listen 80; server_name home.example; location / {{ {SOCKETS}\n"
+        " proxy_pass http://127.0.0.1:8123; } }",
+        said=("the workload's backend stands behind 127.0.0.1:8123",),
+        not_said=("proxy_pass http://127.0.0.1:8123 is",),
+        fixed={"proxy_http_version": "1.1", "upstream_keepalive": 0},
+    ),
+    "a chat, with a word for WebSockets": Kind(
+        """
+        upstream app { server chat:8065; keepalive 32; }
+        proxy_cache_path /var/cache/chat levels=1:2 keys_zone=chat:10m max_size=3g;
+        server {
+            listen 80 default_server;
+            location ~ /api/v[0-9]+/(users/)?websocket$ {
+                proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;
+                proxy_set_header Connection "upgrade"; proxy_pass http://app;
+            }
+            location / {
+                proxy_http_version 1.1; proxy_set_header Connection "upgrade";
+                proxy_buffers 256 16k; proxy_buffer_size 16k; proxy_cache chat;
+                proxy_pass http://app;
+            }
+        }""",
+        fixed={"proxy_http_version": "1.1", "upstream_keepalive": 32},
+    ),
+    "a social network: files first, else a named location": Kind(
+        UPGRADE
+        + """
+        upstream web { server unix:/run/web.sock fail_timeout=0; }
+        server { listen 80; listen [::]:80; server_name so.example;
+            location / { return 301 https://$host$request_uri; } }
+        server {
+            listen 443 ssl; listen [::]:443 ssl; server_name so.example; root /srv/so;
+            ssl_certificate /etc/letsencrypt/live/so/fullchain.pem;
+            ssl_certificate_key /etc/letsencrypt/live/so/privkey.pem;
+            ssl_stapling on; ssl_trusted_certificate /etc/letsencrypt/live/so/chain.pem;
+            location / { try_files $uri @web; }
+            location ^~ /api/v1/streaming { proxy_pass http://127.0.0.1:4000; }
+            location @web { """
+        + SOCKETS
+        + """ proxy_pass http://web; proxy_redirect off; }
+            error_page 404 500 502 503 504 /500.html;
+        }""",
+        said=("requests to ", "the lab's own certificate"),
+        fixed={"proxy_http_version": "1.1"},
+    ),
+    "a forum: a limit for each client, locations in locations": Kind(
+        """
+        upstream forum { server unix:/srv/forum/nginx.http.sock; }
+        limit_req_zone $binary_remote_addr zone=flood:10m rate=12r/s;
+        limit_conn_zone $binary_remote_addr zone=each:10m;
+        map $http_x_forwarded_proto $thescheme { default $scheme; https https; }
+        server {
+            listen 80; set $public /srv/forum/public; root $public;
+            limit_conn each 20; limit_req zone=flood burst=12 nodelay;
+            location ^~ /backups/ { internal; }
+            location / {
+                root $public;
+                location ~ ^/uploads/short-url/ { proxy_pass http://forum; break; }
+                location ~* assets/.*\\.ttf$ { expires 1y; }
+                try_files $uri @forum;
+            }
+            location @forum { proxy_set_header X-Forwarded-Proto $thescheme;
+                proxy_pass http://forum; }
+        }""",
+        said=("limit_req zone=flood burst=12 nodelay is not carried over: it would refuse",),
+    ),
+    "an address that is composed, with a resolver": Kind(
+        """
+        resolver 127.0.0.11 valid=10s;
+        server { listen 80; set $to http://app:4000;
+            location / { proxy_pass $to; } location /b { proxy_pass http://$host$request_uri; } }
+        """,
+        said=("resolver 127.0.0.11 valid=10s is not carried over: the lab resolves no names",),
+    ),
+    "clients in two groups": Kind(
+        """
+        split_clients "${remote_addr}A" $group { 50% blue; * green; }
+        upstream blue { server 10.0.0.1; } upstream green { server 10.0.0.2; }
+        server { listen 80; location / { proxy_pass http://$group; } }""",
+        said=("the workload's backend stands behind $group",),
+    ),
+    "a socket of an application server": Kind(
+        """
+        server { listen 80 default_server; return 444; }
+        server { listen 80 deferred; server_name app.example; root /srv/app;
+            location / { try_files $uri @app; }
+            location @app { proxy_set_header Host $http_host;
+                proxy_pass http://unix:/run/app.sock; }
+            error_page 500 502 503 504 /500.html; location = /500.html { root /srv/app; } }""",
+        said=("1 others are not",),
+    ),
+    "another server lets requests in": Kind(
+        """
+        server { listen 80;
+            location / { auth_request /auth; auth_request_set $user $upstream_http_x_user;
+                error_page 401 = @login; proxy_set_header X-User $user;
+                proxy_pass http://127.0.0.1:3000; }
+            location = /auth { internal; proxy_pass http://127.0.0.1:9091/verify;
+                proxy_pass_request_body off; }
+            location @login { return 302 https://login.example; } }""",
+        said=("auth_request /auth is not carried over: the lab has no server that it could ask",),
+    ),
+    "Lua in four places": Kind(
+        """
+        lua_shared_dict seen 1m;
+        init_by_lua_block { local s = "}" -- } '
+            local t = [[ { "]] }
+        server { listen 80;
+            set_by_lua_block $to { return "10.0.0.1" }
+            location / { access_by_lua_block { if x then ngx.exit(403) end }
+                proxy_set_header X-To $to; proxy_pass http://127.0.0.1:3000; }
+            location /lua { content_by_lua_block { ngx.say('{') } } }""",
+        said=("access_by_lua_block {…} is not carried over", "$to is empty in the lab"),
+    ),
+    "modules that this build lacks": Kind(
+        """
+        geoip_country /usr/share/GeoIP/GeoIP.dat; brotli on; js_import main from main.js;
+        js_set $token main.token;
+        map $geoip_country_code $allowed { default yes; XX no; }
+        log_format seen '$remote_addr $geoip_country_code "$request"';
+        access_log /var/log/nginx/seen.log seen;
+        server { listen 80; if ($allowed = no) { return 403; }
+            location / { proxy_set_header X-Token $token; proxy_pass http://127.0.0.1:3000; }
+            location /metrics { vhost_traffic_status_display; } }""",
+        main="load_module modules/ngx_http_geoip_module_of_nobody.so;\nevents {}\n"
+        "stream { server { listen 5432; proxy_pass 10.0.0.1:5432; } }\n",
+        said=(
+            "$geoip_country_code is empty in the lab",
+            "$token is empty in the lab",
+            "load_module modules/ngx_http_geoip_module_of_nobody.so is not carried over",
+            "stream is not carried over",
+        ),
+    ),
+    "a certificate of a socket that is not asked": Kind(
+        """
+        server { listen 80; listen 443 ssl; ssl_certificate /gone.pem; ssl_certificate_key /gone;
+            ssl_client_certificate /gone.pem; ssl_verify_client on;
+            location / { proxy_pass https://10.0.0.1:8443; } }""",
+        said=("the lab's backend is asked in cleartext",),
+        not_said=("certificate (ECDSA",),
+    ),
+    "an error page that is the application": Kind(
+        """
+        server { listen 80; root /srv; error_page 404 = @app;
+            location @app { proxy_pass http://127.0.0.1:3000; } }""",
+    ),
+    "a code that is a jump": Kind(
+        """
+        server { listen 80; location / { error_page 418 = @app; return 418; }
+            location @app { proxy_pass http://127.0.0.1:3000; } }""",
+    ),
+    "a name that redirects": Kind(
+        """
+        server { listen 80; server_name www.so.example; return 301 https://so.example$request_uri; }
+        server { listen 80; server_name so.example; location / { proxy_pass http://10.0.0.1; } }""",
+        server_name="www.so.example",
+        said=("www.so.example redirects to so.example, which is tuned",),
+    ),
+    "a name that a rewrite leads from": Kind(
+        """
+        server { listen 80; server_name old.example; rewrite ^ http://new.example/ permanent; }
+        server { listen 80; server_name *.example; location / { proxy_pass http://10.0.0.1; } }""",
+        server_name="old.example",
+        said=("old.example redirects to new.example",),
+    ),
+    "one name twice at one address": Kind(
+        """
+        server { listen 80; server_name a.example; location / { proxy_pass http://10.0.0.1; } }
+        server { listen *:80; server_name a.example; location / { proxy_pass http://10.0.0.2; } }
+        """,
+        server_name="a.example",
+        said=("Nginx ignores a.example here", "stands behind 10.0.0.1"),
+    ),
+    "a default server that serves no proxy": Kind(
+        """
+        server { listen 80 default_server; root /srv; }
+        server { listen 80; server_name api.example; location / { proxy_pass http://10.0.0.1; } }
+        """,
+        said=("stands behind 10.0.0.1",),
+    ),
+    "a PHP application's files": Kind(
+        """
+        upstream php { server unix:/run/php/fpm.sock; }
+        server { listen 80; root /srv/blog; index index.php;
+            location / { try_files $uri $uri/ /index.php?$args; }
+            location ~ \\.php$ { fastcgi_param SCRIPT_FILENAME $request_filename;
+                fastcgi_pass php; } }""",
+        workload="static",
+        said=("fastcgi_pass php is changed in the lab: it has no upstream",),
+    ),
+}
+
+REFUSED: Mapping[str, Kind] = {
+    "a PHP application": Kind(
+        KINDS["a PHP application's files"].http,
+        said=("location ~ \\.php$ needs FastCGI", "nginx.conf:7"),
+        way_out="--workload static",
+    ),
+    "a proxy below a path": Kind(
+        """
+        server { listen 80; root /usr/share/nginx/html;
+            location /grafana/ { rewrite ^/grafana/(.*) /$1 break; proxy_pass http://g:3000; } }""",
+        said=("this server has no proxy_pass",),
+        way_out="--location /grafana/",
+    ),
+    "a gRPC service next to a site": Kind(
+        """
+        server { listen 80; server_name rpc.example; location / { grpc_pass grpc://10.0.0.1:9; } }
+        server { listen 80; server_name api.example; location / { proxy_pass http://10.0.0.1; } }
+        """,
+        server_name="rpc.example",
+        said=("needs gRPC",),
+        way_out="--server-name api.example",
+    ),
+    "a uwsgi application with files": Kind(
+        """
+        upstream django { server unix:///srv/site.sock; }
+        server { listen 8000; location /static { alias /srv/static; }
+            location / { uwsgi_pass django; } }""",
+        said=("needs uwsgi",),
+        way_out="--workload static --location /static",
+    ),
+    "a SCGI application with a proxy": Kind(
+        """
+        server { listen 80; location / { scgi_pass 10.0.0.1:4000; }
+            location /api/ { proxy_pass http://10.0.0.1; } }""",
+        workload="static",
+        said=("needs SCGI",),
+        way_out="--workload proxy",
+    ),
+    "a proxy that is asked for files": Kind(
+        "server { listen 80; location / { proxy_pass http://10.0.0.1; } }",
+        workload="static",
+        said=("needs an HTTP server behind it",),
+        way_out="--workload proxy",
+    ),
+    "an answer of Lua": Kind(
+        """
+        server { listen 80; location / { content_by_lua_block { ngx.say("{") } }
+            location /app/ { proxy_pass http://10.0.0.1; } }""",
+        said=("is answered by content_by_lua_block",),
+        way_out="--location /app/",
+    ),
+    "an answer in words": Kind(
+        """
+        server { listen 80; location / { return 200 "ok"; }
+            location /files/ { } }""",
+        workload="static",
+        said=("is answered by return 200",),
+    ),
+    "a name of redirects only": Kind(
+        """
+        server { listen 80; server_name old.example; return 301 https://elsewhere.example; }
+        server { listen 80; server_name api.example; location / { proxy_pass http://10.0.0.1; } }
+        """,
+        server_name="old.example",
+        said=("only redirects or refuses", "name one that answers: api.example"),
+    ),
+    "redirects only": Kind(
+        "server { listen 80; return 301 https://$host$request_uri; }",
+        said=("every server here only redirects or refuses",),
+    ),
+}

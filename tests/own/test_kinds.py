@@ -1,0 +1,143 @@
+"""Each kind of configuration answers in the lab, or is refused at once and a way out works."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.hosts.nginxes import needs_nginx
+from tests.own.kinds import KINDS, REFUSED, Kind
+from tests.own.real import free_port, running
+from tuner.errors import DefinitionError
+from tuner.own.nginx.server import OwnNginx, adapt, read
+from tuner.own.server import OwnOptions
+from tuner.servers import nginx
+from tuner.servers.certificate import make_certificate
+from tuner.servers.ground import TargetGround
+from tuner.space.space import SpaceFacts, bind_space
+from tuner.workload.below import moved_below
+from tuner.workload.site import content
+from tuner.workload.workload import Workload, load_workload
+
+pytestmark = needs_nginx
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the lab's account may enter."""
+    with tempfile.TemporaryDirectory(prefix="tuner-kinds-", dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def options(kind: Kind, folder: Path) -> tuple[OwnOptions, Workload]:
+    """Return the options for a configuration that is written to a folder, and its workload."""
+    (folder / "nginx.conf").write_text(kind.text)
+    wishes = OwnOptions(str(folder / "nginx.conf"), kind.server_name)
+    return wishes, load_workload(kind.workload)
+
+
+def adapted(wishes: OwnOptions, workload: Workload) -> tuple[OwnNginx, tuple[str, ...]]:
+    """Return the configuration in the lab, with its notes."""
+    own, server = read(wishes, workload), nginx.detect()
+    proxied = workload.backend is not None
+    facts = SpaceFacts(
+        1,
+        32,
+        8 << 30,
+        server.version_tuple,
+        server.modules,
+        tls=own.workload.wire.tls is not None,
+        proxied=proxied,
+    )
+    return adapt(own, bind_space(f"nginx/{'proxy' if proxied else 'static'}", facts), server)
+
+
+def statuses(made: OwnNginx, folder: Path, back: int) -> list[int]:
+    """Start the baseline in the lab, and return the status of every request of its workload."""
+    workload = made.own.workload
+    for file in workload.site:
+        path = folder / "site" / file.path.removeprefix("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content(file))
+    tls = workload.wire.tls
+    ground = TargetGround(
+        binary=nginx.detect().binary,
+        instances_dir=folder / "lab",
+        backends_dir=folder / "lab",
+        site_dir=folder / "site",
+        cpus=(0,),
+        backend_cpus=(),
+        upstreams=(f"127.0.0.1:{back}",) if workload.backend else (),
+        certificate=make_certificate(tls.server_name) if tls else None,
+    )
+    port = free_port()
+    spec = made.instance("i", made.bound.baseline, made.bound.space, ground, port)
+    directory = Path(spec.directory)
+    for name in (*spec.folders, "tls"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    for name, text in spec.files.items():
+        (directory / name).write_text(text)
+    with running(["env", "-C", str(directory), *spec.start], Path(spec.pid_file)):
+        return [_status(port, request.path, tls=tls is not None) for request in workload.requests]
+
+
+def _status(port: int, path: str, *, tls: bool) -> int:
+    context = ssl._create_unverified_context()  # noqa: S323 - the lab's own certificate
+    connection = (
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+        if tls
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    )
+    connection.request("GET", path)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_configuration_is_bound_and_answers(name: str, folder: Path, back: int) -> None:
+    """Its baseline can be recorded, its notes are true, and the lab answers every request."""
+    kind = KINDS[name]
+    made, notes = adapted(*options(kind, folder))
+    assert msgspec.json.encode(msgspec.to_builtins(made.bound.baseline))
+    for part in kind.said:
+        assert any(part in note for note in notes), notes
+    for part in kind.not_said:
+        assert not any(part in note for note in notes), notes
+    for parameter, value in (kind.fixed or {}).items():
+        assert made.bound.baseline.values[parameter] == value
+    assert set(statuses(made, folder, back)) == {200}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_configuration_is_refused_before_anything_starts(
+    name: str, folder: Path, back: int
+) -> None:
+    """The refusal names the line and the reason, and its way out answers."""
+    kind = REFUSED[name]
+    wishes, workload = options(kind, folder)
+    with pytest.raises(DefinitionError) as error:
+        read(wishes, workload)
+    for part in kind.said:
+        assert part in str(error.value)
+    if not kind.way_out:
+        return
+    assert kind.way_out in error.value.message
+    words = kind.way_out.split()
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        if option == "--workload":
+            workload = load_workload(value)
+        elif option == "--server-name":
+            wishes = replace(wishes, server_name=value)
+    if "--location" in words:
+        workload = moved_below(words[words.index("--location") + 1], workload)
+    made, _ = adapted(wishes, workload)
+    assert set(statuses(made, folder, back)) == {200}

@@ -1,0 +1,155 @@
+"""The requests that the lab can answer, and what to ask instead of the others.
+
+Behind ``proxy_pass`` stands the lab's backend, and below the document root are the workload's
+files. Nothing stands behind ``fastcgi_pass`` and its like, so a request that arrives there would
+fail after the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from tuner.errors import DefinitionError
+from tuner.own.nginx.locations import PASSES, Location, route
+from tuner.own.nginx.tree import Directive
+from tuner.workload.below import below
+
+Content = Literal["backend", "files", "own"]
+"""Content that a workload requests: the lab's backend, its files, or that of the server."""
+_SPEAKS = {
+    "grpc_pass": "gRPC",
+    "fastcgi_pass": "FastCGI",
+    "uwsgi_pass": "uwsgi",
+    "scgi_pass": "SCGI",
+    "memcached_pass": "memcached",
+    "proxy_pass": "an HTTP server behind it",
+}
+_HANDLERS = (
+    *("return", "stub_status", "empty_gif", "perl", "js_content", "mruby_content_handler"),
+    *("content_by_lua", "content_by_lua_block", "content_by_lua_file", "echo", "api"),
+)
+"""Directives that answer by themselves, without a file or a server behind."""
+_MOST_NAMED = 3
+_BuiltIn = tuple[Content, tuple[str, ...], str]
+_FILES: _BuiltIn = ("files", ("/index.html",), "measure its files: --workload static")
+_PROXY: _BuiltIn = ("backend", ("/api/x",), "measure it as a proxy: --workload proxy")
+_OTHER: Mapping[Content, _BuiltIn] = {"backend": _FILES, "files": _PROXY, "own": _PROXY}
+"""Content, paths and option of the built-in workload for another kind of content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The requests that the lab can answer."""
+
+    content: Content
+    keep_upstreams: bool = False
+    """True if the upstreams of the configuration answer."""
+
+    def why_not(self, chain: Sequence[Directive]) -> str:
+        """Return why the lab cannot answer where a chain of blocks ends; empty if it can."""
+        last = chain[-1]
+        passes = [found for found in last.children(*PASSES) if not self._stands(found)]
+        if passes:
+            kind = _SPEAKS[passes[0].name]
+            return f"needs {kind} ({passes[0].where}), which the lab does not have"
+        if self.content == "own":
+            return ""
+        for block in dict.fromkeys((chain[1], last)) if len(chain) > 1 else (last,):
+            for found in block.children(*_HANDLERS):
+                words = " ".join((found.name, *found.args[:1]))
+                return f"is answered by {words[:40]} ({found.where})"
+        if self.content == "backend" and not any(True for _ in last.children(*PASSES)):
+            return "has no proxy_pass"
+        return ""
+
+    def check(
+        self, http: Directive, server: Directive, paths: Sequence[str], *, proxied: bool
+    ) -> None:
+        """Raise DefinitionError if the lab cannot answer a path.
+
+        Args:
+            http: the outer block.
+            server: the chosen server.
+            paths: of the workload.
+            proxied: whether a server behind this one answers.
+
+        Raises:
+            DefinitionError: it cannot; with the ways out that work in this configuration.
+        """
+        for path in paths:
+            chain = (http, server, *route(server, path.partition("?")[0], proxied=proxied))
+            why = self.why_not(chain)
+            if why:
+                last = chain[-1]
+                ways = self._ways_out(http, server, paths, needs=why.startswith("needs"))
+                raise DefinitionError(
+                    f"{path} is requested, and {_called(last)} {why}; {ways}",
+                    path=last.file,
+                    line=last.line,
+                )
+
+    def _ways_out(
+        self, http: Directive, server: Directive, paths: Sequence[str], *, needs: bool
+    ) -> str:
+        """Return the requests that work instead, in words."""
+        locations = (f"--location {name}" for name in self._locations(http, server, paths))
+        found = [
+            *_joined("ask another location", locations),
+            *_joined("ask another server", self._servers(http, server, paths)),
+            *self._workloads(http, server),
+        ]
+        own = "" if self.content == "own" else "a workload with `site: own`"
+        if needs:
+            own += f"{' and ' if own else ''}--keep-upstreams"
+        return ", or ".join([*found, f"ask the application itself: {own}"])
+
+    def _locations(self, http: Directive, server: Directive, paths: Sequence[str]) -> Iterator[str]:
+        """Yield locations of this server in which the lab can answer all paths."""
+        for found in server.children("location"):
+            location = Location.of(found)
+            if location.modifier not in ("", "^~") or not location.pattern.startswith("/"):
+                continue
+            there = [below(location.pattern, path) for path in paths]
+            if location.pattern != "/" and _answers(self, http, server, there):
+                yield f"{location.pattern} ({found.where})"
+
+    def _servers(self, http: Directive, server: Directive, paths: Sequence[str]) -> Iterator[str]:
+        """Yield options for other servers that the lab can answer for all paths."""
+        for other in http.children("server"):
+            known = [name for one in other.children("server_name") for name in one.args]
+            plain = [name for name in known if name and name[0] not in "_~*."]
+            if other.key != server.key and plain and _answers(self, http, other, paths):
+                yield f"--server-name {plain[0]} ({other.where})"
+
+    def _workloads(self, http: Directive, server: Directive) -> Iterator[str]:
+        """Yield built-in workloads that this server answers."""
+        content, paths, said = _OTHER[self.content]
+        other = Answering(content, self.keep_upstreams)
+        if _answers(other, http, server, paths):
+            yield said
+        else:
+            below_them = other._locations(http, server, paths)
+            yield from (f"{said} --location {name}" for name in islice(below_them, 1))
+
+    def _stands(self, found: Directive) -> bool:
+        """Return whether a server stands behind a directive in the lab."""
+        return self.keep_upstreams or (found.name == "proxy_pass" and self.content == "backend")
+
+
+def _answers(lab: Answering, http: Directive, server: Directive, paths: Sequence[str]) -> bool:
+    """Return whether the lab can answer all paths of a server."""
+    proxied = lab.content == "backend"
+    routes = (route(server, path.partition("?")[0], proxied=proxied) for path in paths)
+    return not any(lab.why_not((http, server, *found)) for found in routes)
+
+
+def _joined(words: str, options: Iterator[str]) -> list[str]:
+    found = list(options)[:_MOST_NAMED]
+    return [f"{words}: {', '.join(found)}"] if found else []
+
+
+def _called(block: Directive) -> str:
+    return " ".join((block.name, *block.args)) if block.args else f"this {block.name}"

@@ -1,0 +1,126 @@
+"""The locations that answer a request: which one Nginx chooses for a path.
+
+Prefixes, regular expressions, ``try_files``, ``error_page`` and ``index`` are followed.
+https://nginx.org/en/docs/http/ngx_http_core_module.html#location
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.own.nginx.tree import Directive
+
+PASSES = (
+    *("proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"),
+)
+"""Directives that pass a request to a server behind this one."""
+_MODIFIERS = ("=", "~", "~*", "^~")
+
+
+def effective(chain: Sequence[Directive], *names: str) -> tuple[Directive, ...]:
+    """Return the directives of these names on the innermost level that has any: what holds there.
+
+    https://nginx.org/en/docs/dev/development_guide.html#http_conf
+    """
+    for block in reversed(chain):
+        found = tuple(block.children(*names))
+        if found:
+            return found
+    return ()
+
+
+def route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, ...]:
+    """Return the locations around a path's answer, outermost first."""
+    chain = _match(server, path)
+    if proxied:
+        chain = _behind(server, chain)
+    elif path.endswith("/"):
+        # `index` redirects inside, and the file's own location answers.
+        chain = _match(server, f"{path}index.html")
+    return chain
+
+
+def _behind(server: Directive, chain: tuple[Directive, ...]) -> tuple[Directive, ...]:
+    """Return the fallback of ``try_files`` or ``error_page`` where a server behind this answers."""
+    inner = (server, *chain)
+    if any(True for _ in inner[-1].children(*PASSES)):
+        return chain
+    fallbacks = [found.args[-1] for found in effective(inner, "try_files")]
+    refused = [found.args[0] for found in inner[-1].children("return") if found.args]
+    # A missing file is a 404; `return 418` is a common jump to a named location.
+    codes = {"404", *refused}
+    fallbacks += [
+        found.args[-1] for found in effective(inner, "error_page") if codes & set(found.args[:-1])
+    ]
+    for last in fallbacks:
+        for location in server.children("location"):
+            if last.startswith("@") and location.args == (last,):
+                return (location,)
+        if last.startswith("/"):
+            there = _match(server, last.partition("?")[0])
+            if there and any(True for _ in there[-1].children(*PASSES)):
+                return there
+    return chain
+
+
+def _match(block: Directive, path: str) -> tuple[Directive, ...]:
+    """The location that Nginx chooses (ngx_http_core_find_location), with those around it."""
+    locations = [Location.of(found) for found in block.children("location")]
+    for location in locations:
+        if location.modifier == "=" and location.pattern == path:
+            return (location.directive,)
+    prefixes = [
+        location
+        for location in locations
+        if location.modifier in ("", "^~") and path.startswith(location.pattern)
+    ]
+    longest = max(prefixes, key=lambda location: len(location.pattern), default=None)
+    inner: tuple[Directive, ...] = ()
+    if longest is not None:
+        inner = _match(longest.directive, path)
+        settled = longest.modifier == "^~" or any(Location.of(f).is_regex for f in inner[-1:])
+        if settled:
+            return (longest.directive, *inner)
+    for location in locations:
+        if location.is_regex and location.matches(path):
+            return (location.directive, *_match(location.directive, path))
+    return () if longest is None else (longest.directive, *inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A ``location`` block with its modifier and pattern apart."""
+
+    directive: Directive
+    modifier: str
+    pattern: str
+
+    @classmethod
+    def of(cls, directive: Directive) -> Location:
+        """Return the location of a block."""
+        args = directive.args
+        if len(args) > 1:
+            return cls(directive, args[0], args[1])
+        text = args[0] if args else ""
+        # The modifier may touch its pattern: `location =/x`, `location ~*\.png$`.
+        for modifier in sorted(_MODIFIERS, key=len, reverse=True):
+            if text.startswith(modifier):
+                return cls(directive, modifier, text.removeprefix(modifier))
+        return cls(directive, "", text)
+
+    @property
+    def is_regex(self) -> bool:
+        """True if its pattern is a regular expression."""
+        return self.modifier.startswith("~")
+
+    def matches(self, path: str) -> bool:
+        """Return whether the regular expression matches a path."""
+        flags = re.IGNORECASE if self.modifier == "~*" else 0
+        # PCRE names groups as Python does with a P; what else Python cannot read does not match.
+        pattern = re.sub(r"\(\?<(?![=!])", "(?P<", self.pattern)
+        try:
+            return re.search(pattern, path, flags) is not None
+        except re.error:
+            return False
