@@ -32,13 +32,13 @@ SHORT = (
     "--name",
     "mine",
 )
-IDLE = "net.ipv4.tcp_slow_start_after_idle"
+BACKLOG = "net.ipv4.tcp_max_syn_backlog"
 
 
 def kernel_helps(values: Mapping[str, Value]) -> Effect:
     """One setting of the kernel takes 40 % away."""
     settings: object = values.get("kernel")
-    helps = isinstance(settings, dict) and settings.get(IDLE) == "0"
+    helps = isinstance(settings, dict) and settings.get(BACKLOG) == "65535"
     return Effect(ln_latency=-0.5 * helps, capacity_per_s=4_000.0)
 
 
@@ -96,10 +96,10 @@ def test_the_winner_has_settings_of_the_kernel_and_the_host_has_its_own_again(
     assert done.out.startswith("Better: ")
     assert "settings of the host's kernel are part of every configuration" in done.out
     best = Path("studies/mine/best/90-tuner.conf").read_text()
-    assert f"{IDLE} = 0" in best.splitlines()
+    assert f"{BACKLOG} = 65535" in best.splitlines()
     assert "From tuner" in best
     assert "net.ipv4.tcp_wmem" not in best, "what trades something was not allowed"
     record = Store.open(sqlite_url(Path("studies/mine")), "mine").record()
-    assert record.configurations[record.baseline].kernel[IDLE] == "1"
+    assert record.configurations[record.baseline].kernel[BACKLOG] == "512"
     assert (host.running, host.kernel) == ({}, {})
     assert local.claims() == []

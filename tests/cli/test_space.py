@@ -72,6 +72,9 @@ def test_a_parameter_is_explained() -> None:
     text = run("explain", "upstream_keepalive_requests").output
     assert "effect     only where upstream_keepalive is not 0" in text
     assert "written    as keepalive_requests" in text
+    text = run("explain", "upstream_keepalive_timeout").output
+    assert "trades     Longer than a backend keeps a connection itself" in text
+    assert "not shown  No connection of the lab is idle for that long" in text
     assert "not here   it is for http3" in run("explain", "quic_gso").output
     error = run("explain", "sendfil").exception
     assert isinstance(error, DefinitionError)

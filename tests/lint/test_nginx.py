@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tuner.errors import DefinitionError
 from tuner.lint.finding import Finding, LintFacts
-from tuner.lint.nginx_rules import RULES, lint
-from tuner.own.nginx.tree import parse
+from tuner.lint.nginx_here import messages
+from tuner.lint.nginx_rules import RULES, lint, lint_file
+from tuner.own.nginx.tree import Tree, parse
+from tuner.own.server import OwnOptions
 
 HERE = LintFacts(version=(1, 22, 1), cores=4, somaxconn=4096)
 GOOD = """\
@@ -94,6 +97,26 @@ def test_nothing_is_said_of_what_is_right(tmp_path: Path, text: str) -> None:
         ("tcp_nopush on;", "gzip_types *;", "compressed-twice", 8),
         ("tcp_nopush on;", "directio 4k;", "directio-of-small-files", 8),
         ("root /srv;", "fastcgi_pass app;", "upstream-keepalive-fastcgi", 17),
+        ("root /srv;", "grpc_pass grpc://127.0.0.1:9;", "grpc-without-keepalive", 17),
+        ("connections 4096", "connections 100", "few-connections", 4),
+        ("tcp_nopush on;", "gzip on;", "gzip-html-only", 8),
+        ("tcp_nopush on;", "gzip_types text/css image/png;", "compressed-twice", 8),
+        ("tcp_nopush on;", "gzip_types font/woff2 image/svg+xml;", "compressed-twice", 8),
+        ("tcp_nopush on;", "tcp_nopsh on;", "unknown-directive", 8),
+        (
+            "listen 81;",
+            "listen 80; server_name a; } server { listen *:80; server_name a;",
+            "ignored-server",
+            20,
+        ),
+        ("sendfile off;", "if ($a) { add_header X-A b; } sendfile off;", "if-with-content", 25),
+        ("sendfile off;", "if ($a) { set $b c; } try_files $uri =404;", "if-with-content", 25),
+        (
+            "sendfile off;",
+            "add_header X-A b; } add_header X-B c; location /c {",
+            "headers-not-inherited",
+            25,
+        ),
         ("listen 81;", "listen 81 quic reuseport;", "quic-unannounced", 20),
     ],
 )
@@ -103,6 +126,115 @@ def test_a_rule_finds_what_it_is_about(
     """One change to what is right, at its line."""
     assert before in GOOD
     assert (rule, line) in rules(tmp_path, GOOD.replace(before, after, 1))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rule"),
+    [
+        ("tcp_nopush on;", "gzip on; gzip_types text/css;", "gzip-html-only"),
+        ("tcp_nopush on;", "gzip_types image/svg+xml font/ttf;", "compressed-twice"),
+        ("tcp_nopush on;", "brotli on; more_set_headers a; js_import x;", "unknown-directive"),
+        ("tcp_nopush on;", "map $a $b { tcp_nopsh 1; }", "unknown-directive"),
+        ("sendfile off;", "if ($a) { return 403; } try_files $uri =404;", "if-with-content"),
+        ("sendfile off;", "if ($a) { set $b c; }", "if-with-content"),
+        (
+            "sendfile off;",
+            "add_header X-B b; } add_header X-B c; location /c {",
+            "headers-not-inherited",
+        ),
+        (
+            "sendfile off;",
+            "proxy_pass http://127.0.0.1:9; proxy_set_header Connection 'upgrade';",
+            "upstream-without-keepalive",
+        ),
+    ],
+)
+def test_a_rule_keeps_quiet_about_what_only_looks_alike(
+    tmp_path: Path, before: str, after: str, rule: str
+) -> None:
+    """Text types, other modules' names, values in an if, repeated headers, WebSockets."""
+    assert before in GOOD
+    assert rule not in {name for name, _ in rules(tmp_path, GOOD.replace(before, after, 1))}
+
+
+def test_a_map_for_websockets_is_recognised(tmp_path: Path) -> None:
+    """The header of an upgrade is often a variable."""
+    text = GOOD.replace("sendfile on;", "sendfile on; map $http_upgrade $up { default upgrade; }")
+    text = text.replace("sendfile off;", "proxy_pass http://a:9; proxy_set_header Connection $up;")
+    assert "upstream-without-keepalive" not in {name for name, _ in rules(tmp_path, text)}
+
+
+def test_sendfile_under_tls_is_about_files(tmp_path: Path) -> None:
+    """A pure proxy sends none."""
+    server = "listen 443 ssl; location / { proxy_pass http://app; }"
+    text = GOOD.replace("listen 80 reuseport backlog=4096;\n        root /srv;", server)
+    assert server in text
+    assert "sendfile-under-tls" not in {name for name, _ in rules(tmp_path, text)}
+    files = text.replace(server, f"{server} location /files/ {{ root /srv; }}")
+    assert "sendfile-under-tls" in {name for name, _ in rules(tmp_path, files)}
+
+
+def test_one_problem_in_several_places_is_one_finding(tmp_path: Path) -> None:
+    """With the lines of the others."""
+    more = "".join(f"location /{n} {{ proxy_pass http://a:{n}; }}\n" for n in range(1, 4))
+    found = findings(tmp_path, GOOD.replace("root /srv;", more))
+    (one,) = [each for each in found if each.rule == "upstream-without-keepalive"]
+    path = tmp_path / "nginx.conf"
+    assert (one.line, one.also) == (17, (f"{path}:18", f"{path}:19"))
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n\n", "\0\1\2"])
+def test_a_file_without_directives_is_refused(tmp_path: Path, text: str) -> None:
+    """An empty file, comments, and bytes that are no text; with the way out."""
+    path = tmp_path / "nginx.conf"
+    path.write_text(text)
+    with pytest.raises(DefinitionError, match=r"name the main file") as error:
+        lint_file(OwnOptions(str(path)), HERE, "")
+    assert error.value.path == str(path)
+
+
+def test_a_main_file_of_includes_and_a_file_of_sites_are_read(tmp_path: Path) -> None:
+    """Findings have the file that they are in; workers are the main file's affair."""
+    (tmp_path / "site.conf").write_text("server { listen 80; tcp_nodelay off; }\n")
+    (tmp_path / "all.conf").write_text("events {}\nhttp { include site.conf; }\n")
+    (tmp_path / "nginx.conf").write_text("include all.conf;\n")
+    main = lint_file(OwnOptions(str(tmp_path / "nginx.conf")), HERE, "")
+    names = {"all.conf", "nginx.conf", "site.conf"}
+    assert {Path(one.file).name for one in main} <= names
+    assert [one.rule for one in main] == ["one-worker", "nodelay-off"]
+    (one,) = lint_file(OwnOptions(str(tmp_path / "site.conf")), HERE, "")
+    assert one.rule == "nodelay-off"
+
+
+def test_the_rate_of_a_log_is_that_of_its_end(tmp_path: Path) -> None:
+    """A log without a buffer costs something only if much is written to it."""
+    log = tmp_path / "access.log"
+    text = GOOD.replace("tcp_nopush on;", f"tcp_nopush on; access_log {log};")
+    (tmp_path / "nginx.conf").write_text(text)
+    line = '1.1.1.1 - - [10/Nov/2026:10:00:{:02} +0000] "GET / HTTP/1.1" 200 5 "-" "-"\n'
+    for each, found in ((300, True), (20, False)):
+        log.write_text("".join(line.format(second) for second in range(9) for _ in range(each)))
+        names = {one.rule for one in lint_file(OwnOptions(str(tmp_path / "nginx.conf")), HERE, "")}
+        assert ("unbuffered-log" in names) is found
+
+
+def test_nginx_itself_is_asked_about_an_installed_configuration(tmp_path: Path) -> None:
+    """Its messages are findings at their lines; a copy names files of another machine."""
+    program = tmp_path / "nginx"
+    program.write_text(
+        "#!/bin/sh\necho 'nginx: [emerg] invalid number in /etc/nginx/a.conf:7' >&2\n"
+        "echo 'nginx: [warn] conflicting server name \"a\" on 0.0.0.0:80, ignored' >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    tree = Tree("/etc/nginx/nginx.conf", ())
+    first, second = messages(tree, str(program))
+    assert (first.where, first.severity, first.what) == (
+        "/etc/nginx/a.conf:7",
+        "wrong",
+        "invalid number",
+    )
+    assert (second.line, second.severity) == (None, "wrong")
+    assert not list(messages(Tree("/srv/copy/nginx.conf", ()), str(program)))
 
 
 @pytest.mark.parametrize(

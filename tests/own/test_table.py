@@ -359,8 +359,19 @@ def test_what_cannot_be_changed_safely_stays_and_is_said(
         assert words in reasons["upstream_keepalive_timeout"]
 
 
-def test_git_applies_the_patch_too(folder: Path) -> None:
-    """`git apply` takes a patch of a file with CRLF line ends and no final line feed."""
+@pytest.mark.parametrize(
+    "command", [("patch", "-p0", "--binary"), ("patch", "-p1", "--binary"), ("git", "apply", "-")]
+)
+@pytest.mark.parametrize("tracked", [False, True])
+def test_the_patch_applies_in_every_usual_way(
+    folder: Path, command: tuple[str, ...], *, tracked: bool
+) -> None:
+    """From the folder of the files, also below a checkout; CRLF and a missing line feed stay."""
+    checkout = folder.parent / f"{folder.name}-checkout"
+    shutil.copytree(folder, checkout / "etc" / "nginx")
+    folder = checkout / "etc" / "nginx"
+    if tracked:
+        subprocess.run(["git", "init", "-q", str(checkout)], check=True)
     (folder / "nginx.conf").write_bytes(MAIN.replace("\n", "\r\n").rstrip().encode())
     reached = found(folder, "/index.html", proxied=False)
     bound = bind(space("static"), reached)
@@ -368,11 +379,9 @@ def test_git_applies_the_patch_too(folder: Path) -> None:
     edits = list(changes(bound, reached, wanted, reference=bound.baseline))
     texts = change_texts(reached.tree, edits)
     diff = patch(reached.tree.texts, texts, folder)
-    subprocess.run(
-        ["git", "apply", "-p0", "-"],
-        input=f"Words before it\n\n{diff}".encode(),
-        cwd=folder,
-        check=True,
-    )
-    for file, text in texts.items():
-        assert Path(file).read_bytes().decode() == text
+    said = f"Words before it\n\n{diff}".encode()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    subprocess.run([*command], input=said, cwd=folder, check=True)
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert after == before | {Path(file): text.encode() for file, text in texts.items()}
+    assert len(texts) == 2

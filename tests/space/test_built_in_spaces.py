@@ -37,9 +37,7 @@ def test_what_the_static_space_searches() -> None:
         "multi_accept",
         "reuseport",
         "backlog",
-        "deferred",
         "keepalive_requests",
-        "keepalive_timeout",
         "sendfile",
         "tcp_nopush",
         "sendfile_max_chunk",
@@ -56,7 +54,6 @@ def test_what_the_proxy_space_searches() -> None:
         "proxy_http_version",
         "upstream_keepalive",
         "upstream_keepalive_requests",
-        "upstream_keepalive_timeout",
         "proxy_buffer_size",
         "proxy_buffers_number",
         "proxy_buffers_size",
@@ -73,6 +70,27 @@ def test_the_trades_are_off_unless_allowed() -> None:
         assert (values["open_file_cache"], values["access_log_buffer"]) == ("off", 0)
     more = {parameter.name for parameter in space.searched(("access_log_buffer",))} - searched
     assert more == {"access_log_buffer", "access_log_flush"}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        ("nginx/proxy", "upstream_keepalive_timeout"),
+        ("nginx/static", "keepalive_timeout"),
+        ("nginx/static", "deferred"),
+        ("caddy/proxy", "upstream_keepalive_timeout"),
+        ("caddy/proxy", "upstream_connections"),
+        ("caddy/proxy", "idle_timeout"),
+        ("caddy/static", "gomemlimit"),
+        ("nghttpx/terminator", "backend_keep_alive_timeout"),
+    ],
+)
+def test_harm_that_the_lab_cannot_show_is_a_trade(name: str, parameter: str) -> None:
+    """Time between requests, slow clients and other backends are not in the lab."""
+    found = bind(name).parameter(parameter)
+    assert found.trades
+    assert found.unseen
+    assert found not in bind(name).searched()
 
 
 @pytest.mark.parametrize("name", spaces())

@@ -96,7 +96,6 @@ def test_neutral_settings_are_searched_and_trades_only_when_allowed(space: Space
         "net.core.somaxconn",
         "net.ipv4.tcp_max_syn_backlog",
         "net.ipv4.tcp_notsent_lowat",
-        "net.ipv4.tcp_slow_start_after_idle",
         "net.ipv4.tcp_autocorking",
     }
     allowed = {p.name for p in space.searched(["net.core.busy_poll"])}

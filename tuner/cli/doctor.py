@@ -17,7 +17,7 @@ from tuner.app.notes import watched_stalls
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.cli.lint import lint_command
-from tuner.errors import HostError, TunerError
+from tuner.errors import DefinitionError, HostError, TunerError
 from tuner.hosts import local
 from tuner.judge.claimable import (
     FROM_STALLS,
@@ -32,6 +32,7 @@ from tuner.load.native import NativeGenerator
 from tuner.load.self_test import self_test
 from tuner.machine.facts import split_cores
 from tuner.measurement.stalls import StallRule
+from tuner.own.server import OwnOptions
 from tuner.paths import data_dir, loadgen_binary
 from tuner.reading.printable import printable, printable_lines
 from tuner.servers.catalog import SERVERS
@@ -68,6 +69,7 @@ Examples:
   tuner doctor --quick --json
   tuner doctor --config /etc/nginx/nginx.conf
   tuner doctor --config Caddyfile --json
+  tuner doctor --config ./copy/nginx.conf --prefix /etc/nginx=./copy --sarif lint.sarif
 """
 
 
@@ -87,8 +89,35 @@ Examples:
 @click.option(
     "--server", metavar="NAME", help="Server of the configuration [guessed from the file's name]."
 )
+@click.option(
+    "--prefix",
+    metavar="PATH=FOLDER",
+    multiple=True,
+    help="Read FOLDER where the configuration names PATH [its own folder, if it is a copy].",
+)
+@click.option(
+    "--env-file",
+    metavar="FILE",
+    default="",
+    help="Read the variables that a Caddyfile names from FILE [the environment].",
+)
+@click.option(
+    "--sarif",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the mistakes as SARIF for a code review.",
+)
 @turn.option
-def command(as_json: bool, quick: bool, config: Path | None, server: str | None) -> None:
+def command(
+    *,
+    as_json: bool,
+    quick: bool,
+    config: Path | None,
+    server: str | None,
+    prefix: tuple[str, ...],
+    env_file: str,
+    sarif: Path | None,
+) -> None:
     """Report whether this machine can run a study and what limits its precision.
 
     Measures identical instances of a server for some 20 seconds to estimate what a study of ten
@@ -98,11 +127,14 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
 
     With --config, reads a configuration and its includes and checks them against this host. Prints
     the file and line of each mistake, the reason, and a remedy; starts nothing. Exits with code 1
-    if something is wrong, and with 0 if something is merely doubtful.
+    if something is wrong, and with 0 if something merely has a cost.
     """
     if config is not None:
-        lint_command(config, server, as_json=as_json)
+        wishes = OwnOptions(str(config), prefix=prefix, env_file=env_file)
+        lint_command(wishes, server, as_json=as_json, sarif=sarif)
         return
+    if prefix or env_file or sarif:
+        raise DefinitionError("belongs to a configuration; name it: --config FILE", path="doctor")
     rows, free = _free_cores()
     measuring: Mapping[str, MakeRows] = {}
     if free:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,11 +11,14 @@ from pathlib import Path
 import click
 
 from tuner.app.printing import print_json
+from tuner.app.writing import writing
 from tuner.errors import HostError
 from tuner.hosts import local
 from tuner.lint.check import rules
 from tuner.lint.finding import Finding, lint_facts
+from tuner.lint.sarif import sarif as sarif_log
 from tuner.machine.facts import ServerFacts
+from tuner.own.server import OwnOptions
 from tuner.reading.printable import printable
 from tuner.servers import catalog
 from tuner.words.terminal import say_styled
@@ -21,53 +26,76 @@ from tuner.words.terminal import say_styled
 EXIT_WRONG = 1
 """Exit code if something is wrong."""
 
+_MOST_PLACES = 8
 _NEWEST = (99,)
 """Version of a server that is not installed, so that no rule about old versions applies."""
 
 
-def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
+def lint_command(
+    wishes: OwnOptions, server: str | None, *, as_json: bool, sarif: Path | None = None
+) -> None:
     """Print the findings; exit with ``EXIT_WRONG`` if something is wrong.
+
+    Args:
+        wishes: the configuration.
+        server: name of the server; None: guessed from the file's name.
+        as_json: whether to print JSON.
+        sarif: SARIF file to write.
 
     Raises:
         DefinitionError: the file cannot be read, or is not a configuration.
         HostError: only the server's program can read the file, and it is not installed.
     """
-    found = findings(config, server)
-    wrong = [finding for finding in found if finding.severity == "wrong"]
+    found = findings(wishes, server)
+    numbers = Counter(finding.severity for finding in found)
+    if sarif is not None:
+        _write(sarif, found)
     if as_json:
         print_json([asdict(finding) for finding in found])
     else:
         for line in lines(found):
             say_styled(line)
-        summary = f"{len(wrong)} wrong, {len(found) - len(wrong)} doubtful"
-        click.echo(f"{config}: {summary if found else 'no mistakes found'}")
-    if wrong:
+        summary = f"{numbers['wrong']} wrong, {numbers['costs']} costs, {numbers['style']} style"
+        click.echo(f"{wishes.config}: {summary if found else 'no mistakes found'}")
+    if numbers["wrong"]:
         raise click.exceptions.Exit(EXIT_WRONG)
 
 
-def findings(config: Path, server: str | None = None) -> tuple[Finding, ...]:
+def findings(wishes: OwnOptions, server: str | None = None) -> tuple[Finding, ...]:
     """Return the lint findings of a configuration for this server and this host.
 
     Args:
-        config: main file of the configuration.
+        wishes: the main file of the configuration.
         server: name of the server; None: guessed from the file's name.
     """
-    name = server or catalog.server_of_file(config)
+    name = server or catalog.server_of_file(Path(wishes.config))
     chosen = rules(name)
     found = _found_server(name, needed=chosen.needs_program)
-    return chosen.lint_file(config, lint_facts(local.facts(), found), found.binary)
+    return chosen.lint_file(wishes, lint_facts(local.facts(), found), found.binary)
 
 
 def lines(found: Sequence[Finding]) -> Iterator[str]:
     """Yield the lines of each finding for a terminal."""
     for finding in found:
-        colour = "red" if finding.severity == "wrong" else "yellow"
+        colour = {"wrong": "red", "costs": "yellow", "style": "cyan"}[finding.severity]
         severity = click.style(finding.severity, fg=colour)
         yield f"{printable(finding.where)}: {severity}: {printable(finding.what)} [{finding.rule}]"
         yield f"    {printable(finding.place)}"
+        if finding.also:
+            more = len(finding.also) - _MOST_PLACES
+            others = ", ".join(map(printable, finding.also[:_MOST_PLACES]))
+            yield f"    also     {others}{f' and {more} more' if more > 0 else ''}"
         yield f"    why      {printable(finding.why)}"
         yield f"    remedy   {printable(finding.remedy)}"
         yield f"    see      {finding.link}"
+
+
+def _write(path: Path, found: Sequence[Finding]) -> None:
+    """Write the findings for a code review."""
+    data = sarif_log(found, Path.cwd())
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
 def _found_server(name: str, *, needed: bool) -> ServerFacts:

@@ -98,6 +98,8 @@ def _explained(space: Space, parameter: Parameter) -> Iterator[str]:
     if needs:
         yield f"  effect     only where {needs}"
     yield f"  trades     {parameter.trades or 'nothing that clients or operators rely on'}"
+    if parameter.unseen:
+        yield f"  not shown  {parameter.unseen}"
     if parameter.directive:
         yield f"  written    as {parameter.directive}"
     yield f"  applied    by a {parameter.apply}"
@@ -164,6 +166,7 @@ def _parameter_data(parameter: Parameter) -> dict[str, object]:
         "when": [_condition(one) for one in parameter.when],
         "either": [[_condition(one) for one in group] for group in parameter.either],
         "trades": parameter.trades,
+        "unseen": parameter.unseen,
         "belongs_to": parameter.belongs_to,
         "floor": parameter.floor,
         "apply": parameter.apply,

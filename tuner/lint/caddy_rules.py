@@ -1,21 +1,23 @@
 """Rules for Caddy's configurations, over the JSON that ``caddy adapt`` makes of a Caddyfile.
 
-The JSON has no lines, so a place is a path in the admin API's notation
-(https://caddyserver.com/docs/api).
+A place is a path in the admin API's notation (https://caddyserver.com/docs/api), and the line of
+the Caddyfile that makes it is looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tuner.lint.caddy_lines import line_of
 from tuner.lint.finding import Finding, LintFacts, Severity
-from tuner.own.caddy.origin import read_config
+from tuner.own.caddy.origin import CaddyOrigin, read
 from tuner.own.caddy.server import CaddyOwnConfiguration
 from tuner.own.home import LocalHome
-from tuner.own.server import OwnConfiguration
+from tuner.own.server import OwnConfiguration, OwnOptions
+from tuner.reading.env_file import read_env_file
 
 _DOCS = "https://caddyserver.com/docs/"
 _JSON = _DOCS + "json/apps/http/"
@@ -46,16 +48,26 @@ class CaddyRule:
 needs_program = True
 
 
-def lint_file(path: Path, facts: LintFacts, program: str) -> tuple[Finding, ...]:
+def lint_file(wishes: OwnOptions, facts: LintFacts, program: str) -> tuple[Finding, ...]:
     """Implement ``Rules.lint_file``."""
-    return lint(read_config(str(path.absolute()), LocalHome(program)), str(path), facts)
+    added = read_env_file(wishes.env_file) if wishes.env_file else {}
+    return _placed(read(str(Path(wishes.config).absolute()), LocalHome(program, added)), facts)
 
 
 def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:
     """Implement ``Rules.lint_own``."""
     if not isinstance(own, CaddyOwnConfiguration):
         return ()
-    return lint(own.origin.config, own.origin.file, facts)
+    return _placed(own.origin, facts)
+
+
+def _placed(origin: CaddyOrigin, facts: LintFacts) -> tuple[Finding, ...]:
+    """Return the findings with the lines of the Caddyfile."""
+    found = []
+    for one in lint(origin.config, origin.file, facts):
+        file, line = line_of(origin, one.place)
+        found.append(replace(one, file=file, line=line))
+    return tuple(found)
 
 
 def lint(config: Mapping[str, Any], file: str, facts: LintFacts) -> tuple[Finding, ...]:
@@ -184,7 +196,7 @@ RULES: tuple[CaddyRule, ...] = (
     ),
     CaddyRule(
         "few-idle-connections",
-        "doubtful",
+        "costs",
         _few_idle,
         "Above that number of concurrent requests, each one opens and closes a connection",
         "keepalive_idle_conns_per_host 32; or more, up to the number of concurrent requests",
@@ -192,7 +204,7 @@ RULES: tuple[CaddyRule, ...] = (
     ),
     CaddyRule(
         "flush-each-piece",
-        "doubtful",
+        "costs",
         _flush,
         "Each piece costs a write, and a disconnected client does not cancel the upstream's work",
         "remove flush_interval, except where answers are streams",
@@ -200,7 +212,7 @@ RULES: tuple[CaddyRule, ...] = (
     ),
     CaddyRule(
         "high-compression",
-        "doubtful",
+        "costs",
         _high_level,
         "The highest levels cost much time for few bytes",
         "gzip 5, zstd default, or precompressed files",
@@ -216,7 +228,7 @@ RULES: tuple[CaddyRule, ...] = (
     ),
     CaddyRule(
         "short-idle-timeout",
-        "doubtful",
+        "costs",
         _short_idle,
         "Returning clients need a new connection and handshake",
         "remove `timeouts idle`; the default is 5 minutes",
@@ -224,7 +236,7 @@ RULES: tuple[CaddyRule, ...] = (
     ),
     CaddyRule(
         "full-duplex",
-        "doubtful",
+        "costs",
         _full_duplex,
         "Clients that send everything before they read may wait forever",
         "remove enable_full_duplex",

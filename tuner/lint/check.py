@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Protocol, cast
 
 from tuner.errors import DefinitionError
 from tuner.lint.finding import Finding, LintFacts
-from tuner.own.server import OwnConfiguration
+from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.servers import catalog
 
 
@@ -20,11 +19,11 @@ class Rules(Protocol):
         """True if a configuration cannot be read without the server's program."""
         ...
 
-    def lint_file(self, path: Path, facts: LintFacts, program: str) -> tuple[Finding, ...]:
+    def lint_file(self, wishes: OwnOptions, facts: LintFacts, program: str) -> tuple[Finding, ...]:
         """Return the findings on a configuration and its includes.
 
         Args:
-            path: the main file.
+            wishes: the main file, and the copies and variables that it names.
             facts: facts of its server and host.
             program: the server's program; may be empty unless ``needs_program``.
 

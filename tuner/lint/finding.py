@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tuner.machine.facts import HostFacts, ServerFacts
 
-Severity = Literal["wrong", "doubtful"]
+Severity = Literal["wrong", "costs", "style"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,8 @@ class Finding:
     rule: str
     """Name of the rule, such as ``sendfile-under-tls``."""
     severity: Severity
-    """``wrong``: it has no effect, or does harm; ``doubtful``: it may be intended, but has a
-    cost."""
+    """``wrong``: it has no effect, or does harm; ``costs``: it may be intended, but has a cost;
+    ``style``: it works, and has a newer or plainer form."""
     file: str
     line: int | None
     """1-based; None where the format has no lines."""
@@ -28,7 +29,9 @@ class Finding:
     why: str
     remedy: str
     link: str
-    """URL of the server's documentation."""
+    """URL of the source: the server's documentation."""
+    also: tuple[str, ...] = ()
+    """Further places with the same problem, such as ``/etc/nginx/nginx.conf:12``."""
 
     @property
     def where(self) -> str:
@@ -47,6 +50,8 @@ class LintFacts:
     """The kernel's cap of a listening socket's backlog."""
     kernel_tls: bool = False
     """True if the kernel's TLS is loaded."""
+    log_rates_per_s: Mapping[str, float] = field(default_factory=dict)
+    """Rates of the lines at the ends of access logs, by path."""
 
 
 def lint_facts(host: HostFacts, server: ServerFacts) -> LintFacts:

@@ -6,7 +6,7 @@ import re
 
 from tuner.lint.finding import LintFacts
 from tuner.lint.nginx_rule import CORE, DOCS, HTTP, NginxFindings, NginxRule
-from tuner.lint.nginx_scope import ScopedDirective, inside, number, spots
+from tuner.lint.nginx_scope import ScopedDirective, inside, number, option, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _MORE_REQUESTS = (1, 19, 10)
@@ -14,6 +14,12 @@ _FEW_REQUESTS = 1000
 _HIGH_LEVEL = 6
 _SMALL_BYTES = 512 << 10
 """Smaller files are read at once, and from the page cache if they are requested often."""
+_MANY_LINES_PER_S = 200
+_COMPRESSED = re.compile(
+    r"(?:image/(?!svg|x-icon|vnd\.microsoft\.icon|bmp).*|video/.*|audio/.*"
+    r"|(?:font/|application/(?:x-)?font-)woff2?|application/(?:zip|gzip|x-gzip|x-7z-compressed|pdf))"
+)
+"""Media types that are compressed already; SVG, icons and plain fonts are not."""
 _SIZE = re.compile(r"(\d+)([kmg]?)", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -72,6 +78,26 @@ def _compressed_twice(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "gzip_types"):
         if "*" in spot.directive.args:
             yield spot.directive, "pictures, archives and videos are compressed again"
+        named = [word for word in spot.directive.args if _COMPRESSED.fullmatch(word)]
+        if named:
+            yield spot.directive, f"compressed a second time: {', '.join(named)}"
+
+
+def _html_only(tree: Tree, _: LintFacts) -> NginxFindings:
+    for spot in spots(tree, "gzip"):
+        block = Directive("", (), "", 0, spot.levels[-1])
+        below = inside(block, ScopedDirective(block, spot.levels[:-1]), "gzip_types")
+        said = spot.one("gzip_types") or next(below, None)
+        if spot.directive.args == ("on",) and said is None:
+            yield spot.directive, "gzip without gzip_types compresses text/html alone"
+
+
+def _unbuffered_log(tree: Tree, facts: LintFacts) -> NginxFindings:
+    for spot in spots(tree, "access_log"):
+        path = spot.directive.args[0] if spot.directive.args else ""
+        rate = facts.log_rates_per_s.get(path, 0.0)
+        if rate >= _MANY_LINES_PER_S and option(spot.directive, "buffer") is None:
+            yield spot.directive, f"{rate:,.0f} lines per second are written one by one"
 
 
 def _log_per_request(tree: Tree, _: LintFacts) -> NginxFindings:
@@ -90,8 +116,24 @@ def _debug_log(tree: Tree, _: LintFacts) -> NginxFindings:
 
 RULES: tuple[NginxRule, ...] = (
     NginxRule(
+        "gzip-html-only",
+        "costs",
+        _html_only,
+        "Scripts, styles and JSON are sent as they are, at several times the size",
+        "gzip_types text/css application/javascript application/json image/svg+xml; and other text",
+        DOCS + "http/ngx_http_gzip_module.html#gzip_types",
+    ),
+    NginxRule(
+        "unbuffered-log",
+        "costs",
+        _unbuffered_log,
+        "Each line is a system call of the worker",
+        "access_log … buffer=64k flush=1s; a crash then loses up to one second of lines",
+        DOCS + "http/ngx_http_log_module.html#access_log",
+    ),
+    NginxRule(
         "few-keepalive-requests",
-        "doubtful",
+        "costs",
         _few_requests,
         "Each close costs the client a connection and a handshake, which is visible at p99.9",
         "keepalive_requests 1000; or more",
@@ -99,7 +141,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "no-keepalive",
-        "doubtful",
+        "costs",
         _no_keepalive,
         "Every answer needs a handshake, and under TLS a second one",
         "keepalive_timeout 75s; or what clients need",
@@ -115,7 +157,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "directio-of-small-files",
-        "doubtful",
+        "costs",
         _small_directio,
         "Each request reads the disk again, in the worker, and sendfile is off for such files",
         "directio 4m; or more, or remove it",
@@ -131,7 +173,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "high-compression",
-        "doubtful",
+        "costs",
         _high_level,
         "Above about 5 each level costs much time and saves few bytes",
         "gzip_comp_level 5; or less, or precompressed files (gzip_static)",
@@ -139,7 +181,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "compressed-twice",
-        "doubtful",
+        "costs",
         _compressed_twice,
         "They cost as much time as text, and do not get smaller",
         "gzip_types with the served types of text",
@@ -147,7 +189,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "log-opened-per-request",
-        "doubtful",
+        "costs",
         _log_per_request,
         "Each line costs an open and a close in addition to the write",
         "open_log_file_cache max=100;",

@@ -6,15 +6,24 @@ measurement are left to one.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import replace
 
-from tuner.lint import nginx_requests, nginx_tls, nginx_upstreams, nginx_workers
+from tuner.lint import (
+    nginx_headers,
+    nginx_names,
+    nginx_requests,
+    nginx_tls,
+    nginx_upstreams,
+    nginx_workers,
+)
 from tuner.lint.finding import Finding, LintFacts
+from tuner.lint.nginx_here import log_rates, messages, refuse_empty
 from tuner.lint.nginx_rule import CORE, DOCS, HTTP, NginxFindings, NginxRule
 from tuner.lint.nginx_scope import spots
 from tuner.own.nginx.server import NginxOwnConfiguration
-from tuner.own.nginx.tree import Tree, parse
-from tuner.own.server import OwnConfiguration
+from tuner.own.nginx.tree import Directive, Tree, parse, words_of
+from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.servers import nginx
 from tuner.space.never import refusal
 
@@ -38,13 +47,13 @@ _PAGES = {
 needs_program = False
 
 
-def lint_file(
-    path: Path,
-    facts: LintFacts,
-    program: str,  # noqa: ARG001 - the port's, for servers whose program reads the files
-) -> tuple[Finding, ...]:
+def lint_file(wishes: OwnOptions, facts: LintFacts, program: str) -> tuple[Finding, ...]:
     """Implement ``Rules.lint_file``."""
-    return lint(parse(path), facts)
+    tree = parse(wishes.config, prefix=wishes.prefix)
+    refuse_empty(tree)
+    rates = log_rates(tree)
+    found = lint(tree, replace(facts, log_rates_per_s=rates))
+    return sorted_findings((*found, *messages(tree, program)), tree)
 
 
 def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:
@@ -54,27 +63,34 @@ def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:
 
 def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
     """Return the findings of all rules, in the order of the files."""
-    found: dict[tuple[str, str, int, str], Finding] = {}
+    order = {file: index for index, file in enumerate(tree.texts)}
+    found: dict[tuple[str, str], list[Directive]] = {}
+    findings: dict[tuple[str, str], Finding] = {}
     for rule in RULES:
         for directive, what in rule.check(tree, facts):
-            place = " ".join((directive.name, *directive.args))
-            key = (rule.id, directive.file, directive.line, place)
-            found.setdefault(
-                key,
-                Finding(
-                    rule=rule.id,
-                    severity=rule.severity,
-                    file=directive.file,
-                    line=directive.line,
-                    place=place,
-                    what=what,
-                    why=rule.why,
-                    remedy=rule.remedy,
-                    link=_PAGES.get(directive.name, rule.link),
-                ),
+            key = (rule.id, what)
+            found.setdefault(key, []).append(directive)
+            first = min(found[key], key=lambda one: (order[one.file], one.line))
+            also = {one.where: None for one in found[key] if one.where != first.where}
+            findings[key] = Finding(
+                rule=rule.id,
+                severity=rule.severity,
+                file=first.file,
+                line=first.line,
+                place=words_of(first),
+                what=what,
+                why=rule.why,
+                remedy=rule.remedy,
+                link=_PAGES.get(first.name, rule.link),
+                also=tuple(also),
             )
-    order = {file: index for index, file in enumerate(dict.fromkeys(d.file for d in tree.walk()))}
-    return tuple(sorted(found.values(), key=lambda one: (order[one.file], one.line or 0, one.rule)))
+    return sorted_findings(findings.values(), tree)
+
+
+def sorted_findings(found: Iterable[Finding], tree: Tree) -> tuple[Finding, ...]:
+    """Return findings in the order of a configuration's files."""
+    order = {file: index for index, file in enumerate(tree.texts)}
+    return tuple(sorted(found, key=lambda one: (order.get(one.file, 0), one.line or 0, one.rule)))
 
 
 def _obsolete(tree: Tree, _: LintFacts) -> NginxFindings:
@@ -101,6 +117,8 @@ RULES: tuple[NginxRule, ...] = (
     *nginx_requests.RULES,
     *nginx_tls.RULES,
     *nginx_upstreams.RULES,
+    *nginx_headers.RULES,
+    *nginx_names.RULES,
     NginxRule(
         "obsolete",
         "wrong",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tuner.lint.finding import LintFacts
 from tuner.lint.nginx_rule import DOCS, NginxFindings, NginxRule
 from tuner.lint.nginx_scope import ScopedDirective, spots
-from tuner.own.nginx.tree import Directive, Tree
+from tuner.own.nginx.locations import PASSES
+from tuner.own.nginx.tree import Directive, Tree, walk
 
 _SSL = DOCS + "http/ngx_http_ssl_module.html#"
 
@@ -16,9 +17,23 @@ def _is_tls(server: Directive) -> bool:
     )
 
 
+def _serves_files(server: Directive) -> bool:
+    """Return whether a request may be answered by a file: not of a pure proxy."""
+    locations = [found for found in walk((server,)) if found.name == "location"]
+    answered = (*PASSES, "return", "rewrite", "deny", "content_by_lua_block")
+    if any(not any(True for _ in found.children(*answered)) for found in locations):
+        return True
+    catches_all = any(found.args in (("/",), ("^~", "/")) for found in locations)
+    turned_away = any(True for _ in server.children("return"))
+    return not (catches_all or turned_away)
+
+
 def _sendfile_tls(tree: Tree, facts: LintFacts) -> NginxFindings:
     for server in spots(tree, "server"):
+        # An upstream has servers without a block.
         if server.directive.block is None or not _is_tls(server.directive):
+            continue
+        if not _serves_files(server.directive):
             continue
         within = ScopedDirective(server.directive, (*server.levels, server.directive.block))
         directive = within.one("sendfile")
@@ -54,7 +69,7 @@ def _full_handshakes(tree: Tree, _: LintFacts) -> NginxFindings:
 RULES: tuple[NginxRule, ...] = (
     NginxRule(
         "sendfile-under-tls",
-        "doubtful",
+        "costs",
         _sendfile_tls,
         "Encrypted data passes through the server's memory, so output_buffers applies instead",
         "ssl_conf_command Options KTLS; with the kernel's TLS loaded, if a measurement favours it",
@@ -62,7 +77,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "builtin-cache",
-        "doubtful",
+        "costs",
         _builtin_cache,
         "Another worker does not know a returning client, and memory is fragmented",
         "ssl_session_cache shared:SSL:10m; alone",
@@ -70,7 +85,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "full-handshakes",
-        "doubtful",
+        "costs",
         _full_handshakes,
         "Every connection needs a full handshake, a server's most expensive operation",
         "ssl_session_cache shared:SSL:10m;",

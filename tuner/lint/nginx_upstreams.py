@@ -33,10 +33,39 @@ def _passes(tree: Tree) -> Iterator[tuple[ScopedDirective, Directive | None]]:
 
 def _no_upstream_keepalive(tree: Tree, facts: LintFacts) -> NginxFindings:
     for spot, upstream in _passes(tree):
+        if _upgrades(tree, spot):
+            continue
         if upstream is None:
             yield spot.directive, "every request opens a connection to the upstream"
         elif facts.version < _KEPT_BY_DEFAULT and not any(upstream.children("keepalive")):
             yield upstream, "every request opens a connection to the upstream"
+
+
+def _upgrades(tree: Tree, spot: ScopedDirective) -> bool:
+    """Return whether a location is for WebSockets, which keep their connection to themselves."""
+    values = [
+        one.args[1].lower()
+        for one in spot.all_of("proxy_set_header")
+        if len(one.args) == 2 and one.args[0].lower() == "connection"
+    ]
+    mapped = {
+        found.args[1].lower()
+        for found in tree.walk()
+        if found.name == "map" and found.args[:1] == ("$http_upgrade",) and len(found.args) > 1
+    }
+    return bool(values) and ("upgrade" in values[-1] or values[-1] in mapped)
+
+
+def _no_grpc_keepalive(tree: Tree, facts: LintFacts) -> NginxFindings:
+    named = {spot.directive.args[:1]: spot.directive for spot in spots(tree, "upstream")}
+    for spot in spots(tree, "grpc_pass"):
+        target = spot.directive.args[0].partition("://") if spot.directive.args else ("", "", "")
+        name = (target[2] or target[0]).partition("/")[0]
+        upstream = named.get((name,))
+        if "$" in name or facts.version >= _KEPT_BY_DEFAULT:
+            continue
+        if upstream is None or not any(True for _ in upstream.children("keepalive")):
+            yield upstream or spot.directive, "every gRPC call opens an HTTP/2 connection"
 
 
 def _kept(tree: Tree, facts: LintFacts) -> Iterator[ScopedDirective]:
@@ -102,12 +131,20 @@ def _buffering_off(tree: Tree, _: LintFacts) -> NginxFindings:
 RULES: tuple[NginxRule, ...] = (
     NginxRule(
         "upstream-without-keepalive",
-        "doubtful",
+        "costs",
         _no_upstream_keepalive,
         "A connection for each request costs about half of a proxy's throughput where answers are"
         " small",
         "an upstream block with keepalive 32; proxy_http_version 1.1; proxy_set_header"
         ' Connection ""; but a location that upgrades to WebSockets keeps its Connection header',
+        _UPSTREAM + "keepalive",
+    ),
+    NginxRule(
+        "grpc-without-keepalive",
+        "costs",
+        _no_grpc_keepalive,
+        "A connection for each call costs a handshake, under TLS a second one",
+        "an upstream block with keepalive 32;",
         _UPSTREAM + "keepalive",
     ),
     NginxRule(
@@ -145,7 +182,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "buffering-off",
-        "doubtful",
+        "costs",
         _buffering_off,
         "An upstream is occupied for as long as the slowest client reads",
         "buffering on, and off only where answers are streams",

@@ -12,6 +12,7 @@ from tuner.own.nginx.tree import Directive, Tree
 _USUAL_FILES = 1024
 """The default soft limit of systemd and login shells."""
 _HTTP2_DIRECTIVE = (1, 25, 1)
+_FEW_CONNECTIONS = 512
 _SLOW_EVENTS = ("select", "poll")
 
 
@@ -58,10 +59,19 @@ def _connections_unsaid(tree: Tree, _: LintFacts) -> NginxFindings:
 
 def _one_worker(tree: Tree, facts: LintFacts) -> NginxFindings:
     found = next(tree.children("worker_processes"), None)
-    if facts.cores > 1 and _workers(tree, facts) == 1:
+    main = any(True for _ in tree.children("events", "http", "stream", "mail"))
+    # A file of sites says nothing of workers: its main file does.
+    if facts.cores > 1 and _workers(tree, facts) == 1 and (found or main):
         said = "is 1" if found else "is not set, and so 1"
         where = found or Directive("worker_processes", (), tree.file, 1)
         yield where, f"worker_processes {said}; this host has {facts.cores} cores"
+
+
+def _few_connections(tree: Tree, _: LintFacts) -> NginxFindings:
+    for spot in spots(tree, "worker_connections"):
+        count = number(spot.directive)
+        if count is not None and count < _FEW_CONNECTIONS:
+            yield spot.directive, f"a worker refuses more than {count} connections at a time"
 
 
 def _slow_events(tree: Tree, _: LintFacts) -> NginxFindings:
@@ -142,15 +152,23 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "connections-without-file-limit",
-        "doubtful",
+        "costs",
         _connections_unsaid,
         "The limit of a worker's open files depends on its start (LimitNOFILE, ulimit -n)",
         "worker_rlimit_nofile of twice worker_connections",
         CORE + "worker_rlimit_nofile",
     ),
     NginxRule(
+        "few-connections",
+        "costs",
+        _few_connections,
+        "Idle clients and upstreams count too; the default is 512",
+        "worker_connections 1024; or more",
+        CORE + "worker_connections",
+    ),
+    NginxRule(
         "one-worker",
-        "doubtful",
+        "costs",
         _one_worker,
         "A worker is one thread; the other cores stay idle",
         "worker_processes auto;",
@@ -182,7 +200,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "reuseport-one-worker",
-        "doubtful",
+        "costs",
         _reuseport,
         "There is nothing to spread, and a reload to fewer sockets resets waiting connections",
         "remove reuseport, or use more workers",
@@ -198,7 +216,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "quic-unannounced",
-        "doubtful",
+        "style",
         _unannounced,
         "Clients stay on TCP, unless a DNS record of type HTTPS announces it",
         "add_header Alt-Svc 'h3=\":443\"; ma=86400';",
@@ -214,7 +232,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "listen-http2",
-        "doubtful",
+        "style",
         _listen_http2,
         "It is deprecated since 1.25.1, and Nginx warns at every start",
         "http2 on; as a directive of the server",
@@ -222,7 +240,7 @@ RULES: tuple[NginxRule, ...] = (
     ),
     NginxRule(
         "accept-mutex",
-        "doubtful",
+        "costs",
         _accept_mutex,
         "Since Linux 4.5 the kernel wakes one worker at a time; turns only add a wait",
         "remove it; the default is off since 1.11.3",

@@ -1,4 +1,7 @@
-"""A patch of the user's own files, as ``patch -p0`` and ``git apply -p0`` take it."""
+"""A patch of the user's own files, as ``patch -p0``, ``patch -p1`` and ``git apply`` take it.
+
+Names begin with ``./``: with or without this part they are the files below the folder.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ APPLIED = "own"
 """Folder of an export with the changed files."""
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HERE = "./"
 _NO_END = "\\ No newline at end of file\n"
 
 
@@ -33,7 +37,7 @@ def exported(
     folder = common_folder(after, main)
     head = (
         f"Configuration {digest}. To apply it:\n"
-        f"  patch -p0 -d {folder} < {PATCH}    (or in that folder: git apply -p0)\n"
+        f"  patch -p0 -d {folder} < {PATCH}    (or in that folder: git apply)\n"
         f"and then: {check}\n\n"
     )
     copies = {
@@ -77,7 +81,8 @@ def before_patch(text: str, after: Mapping[str, str]) -> dict[str, str]:
     name, lines, shift = "", [""], 0
     for row in rows:
         if row.startswith("+++ "):
-            name, shift = row[4:].rstrip("\n"), 0
+            # Patches of earlier versions have no dot in their names.
+            name, shift = row[4:].rstrip("\n").removeprefix(_HERE), 0
             if name not in after:
                 raise ValueError(f"{name!r} is in the patch, and no file")
             lines = lines_of(after[name])
@@ -143,5 +148,5 @@ def patch(before: Mapping[str, str], after: Mapping[str, str], folder: Path) -> 
 
 def _one(name: str, before: str, after: str) -> str:
     texts = (lines_of(before), lines_of(after))
-    found = difflib.unified_diff(*texts, name, name)
+    found = difflib.unified_diff(*texts, f"{_HERE}{name}", f"{_HERE}{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n{_NO_END}" for line in found)

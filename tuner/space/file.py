@@ -195,7 +195,7 @@ def _never(parameter: Parameter, server: str, node: Node, force: Collection[str]
 _OPTIONAL = ("template", "templates", "summary", "order", "include")
 _PARAMETER_KEYS = (
     *("range", "scale", "step", "unit", "choices", "special", "when", "requires"),
-    *("trades", "belongs_to", "floor", "fixed", "apply", "directive", "about", "link"),
+    *("trades", "unseen", "belongs_to", "floor", "fixed", "apply", "directive", "about", "link"),
 )
 
 
@@ -240,6 +240,7 @@ def _parameter(
         defaults={},
         when=when,
         trades=keys["trades"].text() if "trades" in keys else "",
+        unseen=keys["unseen"].text() if "unseen" in keys else "",
         belongs_to=_leader(keys["belongs_to"], earlier) if "belongs_to" in keys else "",
         role="floor" if floor is not None else "fixed" if _is_fixed(keys) else "search",
         floor=floor,

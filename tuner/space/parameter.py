@@ -93,6 +93,8 @@ class Parameter:
     """Action that applies a new value to a running server."""
     directive: str = ""
     """Name in the server's language, if it differs."""
+    unseen: str = ""
+    """Part of its effect that the lab cannot show, as a sentence for the user; often empty."""
 
     def is_active(self, values: Mapping[str, Value]) -> bool:
         """Return whether the parameter has an effect, given the values of earlier ones.

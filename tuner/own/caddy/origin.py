@@ -285,15 +285,6 @@ def _number(value: Json) -> int:
     return value - _FIRST if marked else _FIRST
 
 
-def read_config(file: str, home: Home) -> Json:
-    """Return the JSON of a configuration: a Caddyfile as Caddy adapts it, or Caddy's own JSON.
-
-    Raises:
-        DefinitionError: see ``read``.
-    """
-    return _config(_text(file, home), file, home)
-
-
 def _config(text: str, file: str, home: Home) -> Json:
     if PurePath(file).suffix == ".json":
         try:

@@ -51,6 +51,11 @@ class Copies:
         return self.located(target) if os.path.isabs(target) else path  # noqa: PTH117 - the same
 
 
+def is_installed(main: str) -> bool:
+    """Return whether a main file is one that this machine's server reads."""
+    return any(PurePosixPath(main).is_relative_to(folder) for folder in _INSTALLED)
+
+
 def is_of_system(path: str) -> bool:
     """Return whether a path lies where packages and containers have their configuration."""
     return any(PurePosixPath(path).is_relative_to(folder) for folder in _SYSTEM)
@@ -74,7 +79,7 @@ def guessed(main: str, includes: Iterable[str], files: Files) -> Copies:
         files: files of the host.
     """
     folder = PurePosixPath(main).parent
-    if any(folder.is_relative_to(installed) for installed in _INSTALLED):
+    if is_installed(main):
         return Copies()
     outside = [
         path

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from tuner.own.nginx.locations import PASSES
 from tuner.own.nginx.places import socket_options
 from tuner.own.nginx.serving import NginxServing
-from tuner.own.nginx.tree import Directive, walk
+from tuner.own.nginx.tree import Directive, walk, words_of
 from tuner.workload.wire import WireProtocol
 
 NOBODY = "127.0.0.1:9"
@@ -435,22 +435,16 @@ class _NginxLabBuilder:
         return replace(found, args=quoted, written=(found.words[0], *quoted))
 
     def _say(self, found: Directive, why: str) -> None:
-        words = _words_of(found)
+        words = words_of(found)
         self.notes.append(f"{found.where}: {words[:80]} is not carried over: {why}")
 
     def _changed(self, found: Directive, how: str) -> None:
-        words = _words_of(found)
+        words = words_of(found)
         self.notes.append(f"{found.where}: {words[:80]} is changed in the lab: {how}")
 
 
 def _made(name: str, *args: str) -> Directive:
     return Directive(name, args, "tuner", 1)
-
-
-def _words_of(found: Directive) -> str:
-    """Return a directive on one line; Lua as three dots."""
-    args = (*found.args[:-1], "{…}") if found.is_lua else found.args
-    return " ".join(" ".join((found.name, *args)).split())
 
 
 def _path_of(target: str) -> str:

@@ -179,6 +179,12 @@ def lines(directives: Iterable[Directive], indent: str = "") -> Iterator[tuple[s
             yield f"{indent}}}", directive
 
 
+def words_of(found: Directive) -> str:
+    """Return a directive's name and arguments on one line; Lua as three dots."""
+    args = (*found.args[:-1], "{…}") if found.is_lua else found.args
+    return " ".join(" ".join((found.name, *args)).split())
+
+
 def equal(one: Iterable[Directive], other: Iterable[Directive]) -> bool:
     """Return whether two lists of directives are equal, except for positions."""
     return _meaning(one) == _meaning(other)
