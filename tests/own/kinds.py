@@ -233,6 +233,32 @@ KINDS: Mapping[str, Kind] = {
         workload="static",
         said=("fastcgi_pass php is changed in the lab: it has no upstream",),
     ),
+    "conditions that turn robots and strangers away": Kind(
+        """
+        server { listen 80;
+            if ($host !~ ^shop\\.example$) { return 444; }
+            valid_referers blocked shop.example;
+            location / {
+                if ($http_user_agent ~ (bot|curl|^$)) { return 403; }
+                if ($request_method = TRACE) { set $seen 1; }
+                if ($invalid_referer) { return 403; }
+                proxy_pass http://10.0.0.1; } }""",
+        said=("if $host !~ ^shop\\.example$ is not carried over: it may turn the requests",),
+        not_said=("if $request_method",),
+    ),
+    "a country that is let in": Kind(
+        """
+        map $geoip_country_code $allowed { default no; US yes; }
+        server { listen 80; if ($allowed = no) { return 403; }
+            location / { proxy_pass http://10.0.0.1; } }""",
+        said=("if $allowed = no is not carried over", "$geoip_country_code is empty in the lab"),
+    ),
+    "conditions that this workload meets": Kind(
+        """
+        server { listen 80; if ($request_method !~ ^(GET|HEAD)$) { return 405; }
+            location / { proxy_pass http://10.0.0.1; } }""",
+        not_said=("if $request_method",),
+    ),
 }
 
 REFUSED: Mapping[str, Kind] = {

@@ -117,6 +117,29 @@ def test_a_configuration_is_bound_and_answers(name: str, folder: Path, back: int
     assert set(statuses(made, folder, back)) == {200}
 
 
+def test_an_answer_with_another_status_is_refused(folder: Path) -> None:
+    """With the status, Nginx's own reason, and the line of the server."""
+    kind = Kind(
+        """
+        server { listen 80; secure_link $arg_key; secure_link_md5 "x$uri"; root /srv;
+            location / { try_files /gone =503; } }""",
+        workload="static",
+    )
+    with pytest.raises(DefinitionError, match=r"/index.html is answered with 503 .*expects 200"):
+        adapted(*options(kind, folder))
+
+
+def test_a_file_of_the_users_own_that_is_missing_is_named(folder: Path) -> None:
+    """A workload that expects any status is not refused."""
+    own = folder / "own.yaml"
+    own.write_text("workload: mine\nsite: own\nrequests: [{path: /gone}]\n")
+    kind = Kind("server { listen 80; root /usr/share; }", workload=str(own))
+    with pytest.raises(DefinitionError, match=r"404 \(open\(\) .*/usr/share/gone.* failed"):
+        adapted(*options(kind, folder))
+    own.write_text("workload: mine\nsite: own\nrequests: [{path: /gone, expect: {status: 404}}]\n")
+    adapted(*options(kind, folder))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_configuration_is_refused_before_anything_starts(
     name: str, folder: Path, back: int

@@ -78,7 +78,9 @@ def test_the_patch_makes_the_tuned_configuration_of_the_users_files(taken: Taken
 def test_a_workload_may_ask_for_the_users_own_files(tmp_path: Path) -> None:
     """A workload with `site: own` serves the user's root, or --root; a missing one is refused."""
     workload = tmp_path / "mine.yaml"
-    workload.write_text("workload: mine\nsite: own\nrequests: [{path: /index.html}]\n")
+    workload.write_text(
+        "workload: mine\nsite: own\nrequests: [{path: /index.html, expect: {status: 404}}]\n"
+    )
     config = tmp_path / "nginx.conf"
     server = nginx.detect()
     space = bind_space(

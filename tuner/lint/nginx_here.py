@@ -27,7 +27,7 @@ def refuse_empty(tree: Tree) -> None:
     """Raise DefinitionError if a file holds no configuration.
 
     Raises:
-        DefinitionError: it is empty, has only comments, or is no text.
+        DefinitionError: it is empty, has only comments, or is not text.
     """
     if tree.directives:
         return

@@ -13,13 +13,14 @@ from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
 from tuner.own.kind import OfKind
-from tuner.own.nginx.answering import Answering, Content
+from tuner.own.nginx.answerable import Answering, Content
 from tuner.own.nginx.edits import Edit, change_texts, change_tree
 from tuner.own.nginx.lab import NginxGaps, NginxLabConfiguration, NginxLabSlot, carry
 from tuner.own.nginx.locations import effective
 from tuner.own.nginx.serving import NginxServing, serving
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
+from tuner.own.nginx.tryout import wrong_answer
 from tuner.own.patch import exported, plain
 from tuner.own.server import OwnOptions
 from tuner.own.target import THIS_MACHINE, Target, check_folder
@@ -214,9 +215,13 @@ def adapt(
     while len(made.gaps) < _MOST_GAPS:
         with own.target.folder() as folder:
             carried = _try_out(made, server, Path(folder))
-        if isinstance(carried, NginxLabConfiguration):
+        if isinstance(carried, NginxGaps):
+            made = replace(made, gaps=carried)
+            continue
+        gaps = _turned_away(made, server)
+        if gaps is None:
             return made, _notes(made, carried)
-        made = replace(made, gaps=carried)
+        made = replace(made, gaps=gaps)
     names = sorted(made.gaps.directives | made.gaps.variables)
     raise DefinitionError(
         f"{server.binary} does not know {', '.join(names)} and more; name the Nginx"
@@ -249,6 +254,43 @@ def _try_out(
         path=where.file if where else made.own.tree.file,
         line=where.line if where else None,
     )
+
+
+def _turned_away(made: OwnNginx, server: ServerFacts) -> NginxGaps | None:
+    """Return gaps with the conditions that turn the workload away; None if it is answered.
+
+    Raises:
+        DefinitionError: a request is answered with another status than the workload expects.
+    """
+    own, baseline = made.own, made.bound.baseline
+    if own.target is not THIS_MACHINE:
+        return None
+
+    def instance(ground: TargetGround, port: int) -> InstanceSpec:
+        return made.instance("p", baseline, made.bound.space, ground, port)
+
+    wrong = wrong_answer(instance, server, own.workload)
+    if wrong is None:
+        return None
+    # Of the whole path to the answer: the requests of a workload share their server.
+    places = {
+        found.key: "it may turn the requests of the workload away"
+        for chain in own.serving.chains
+        for block in chain[1:]
+        for found in block.children("if")
+        if any(not one.args[0].startswith("2") for one in found.children("return"))
+    }
+    if not places.keys() - made.gaps.places.keys():
+        server_block = own.serving.server
+        reason = f" ({wrong.reason})" if wrong.reason else ""
+        raise DefinitionError(
+            f"{wrong.request.path} is answered with {wrong.status}{reason} in the lab, and the"
+            f" workload expects {wrong.request.expect_status}; name another location (--location),"
+            " server (--server-name), folder (--root) or workload (--workload)",
+            path=server_block.file,
+            line=server_block.line,
+        )
+    return replace(made.gaps, places={**made.gaps.places, **places})
 
 
 def _more(gaps: NginxGaps, message: str, where: Directive | None) -> NginxGaps | None:

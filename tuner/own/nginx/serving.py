@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tuner.errors import DefinitionError
-from tuner.own.nginx.answering import Answering
+from tuner.own.nginx.answerable import Answering
 from tuner.own.nginx.locations import route
 from tuner.own.nginx.tree import Directive, Tree
 
