@@ -192,8 +192,8 @@ class Watch(Silence):
         self.steps.append(Step(self.host.now_s - self.begun_s, looks, row))
 
 
-def ours(world: World, seed: int) -> list[Step]:
-    """Run tuner's own search to the horizon."""
+def ours(world: World, seed: int, time_s: float = HORIZON_S) -> list[Step]:
+    """Run tuner's own search."""
     host = ReplayHost(seed=seed, world=world, tail_share=0.0, most_samples=4_000)
     baseline = Configuration.of(world.space.name, world.table.rows[0].values)
     goals = Goals.of("p99")
@@ -224,7 +224,7 @@ def ours(world: World, seed: int) -> list[Step]:
     watch.begun_s = host.now_s
     run_search(
         bench,
-        SearchSpec(world.space, (), baseline, (), HORIZON_S, None),
+        SearchSpec(world.space, (), baseline, (), time_s, None),
         calibration,
         plan_blocks(goals, rate_per_s, _STUDY_S),
     )
@@ -402,12 +402,13 @@ def _one(arguments: tuple[Path, str, tuple[float, ...], bool, int]) -> Reached:
     path, name, windows_s, smac, seed = arguments
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-    world = _world(path)
+    world = world_of(path)
     searcher = dict(searchers(windows_s, smac=smac))[name]
     return reached(world, searcher(world, seed))
 
 
-def _world(path: Path) -> World:
+def world_of(path: Path) -> World:
+    """Return the world of a recorded table."""
     table = load(path)
     connections = load_workload(table.workload).connections
     space = load_space(
@@ -470,7 +471,7 @@ def main(
     path: Path, repetitions: int, first_seed: int, windows_s: tuple[float, ...], *, smac: bool
 ) -> None:
     """Replay searches on a recorded table and print medians in simulated seconds."""
-    world = _world(path)
+    world = world_of(path)
     near = sum(world.is_near_best(row, WITHIN) for row in range(len(world.table.rows)))
     click.echo(
         f"{path}: {len(world.table.rows)} configurations, {near} within 5 % of the best"

@@ -45,6 +45,8 @@ class World:
 
     table: Table
     space: Space
+    noise: float = 1.0
+    """Size of all noise, as a share of the table's."""
 
     @cached_property
     def truth(self) -> FloatArray:
@@ -86,13 +88,14 @@ class World:
         """
         count = max(1, round(window_s / WINDOW.window_s))
         shorter = max(1.0, WINDOW.window_s / window_s)
-        return float(rng.choice(self._like[row], count).mean() * math.sqrt(shorter))
+        drawn = rng.choice(self._like[row], count).mean() * math.sqrt(shorter)
+        return float(self.noise * drawn)
 
     @cached_property
     def minute_residuals(self) -> FloatArray:
         """Noise that all instances of a deployment share."""
         values = np.array(list(self._minutes.values()))
-        return np.asarray(values - values.mean())
+        return np.asarray(self.noise * (values - values.mean()))
 
     @cached_property
     def start_sd(self) -> float:
@@ -107,12 +110,12 @@ class World:
                 if len(values) > 1:
                     clipped = np.clip(values, -_BURST, _BURST)
                     products.append(float(clipped[0] * clipped[1]))
-        return math.sqrt(max(0.0, float(np.mean(products)))) if products else 0.0
+        return self.noise * math.sqrt(max(0.0, float(np.mean(products)))) if products else 0.0
 
     @cached_property
     def window_sd(self) -> float:
         """Standard deviation of the baseline's windows, without bursts."""
-        return math.sqrt(_variance(self._like[0]))
+        return self.noise * math.sqrt(_variance(self._like[0]))
 
     @cached_property
     def _levels(self) -> FloatArray:
