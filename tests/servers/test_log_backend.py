@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import time
 from pathlib import Path
 
@@ -11,6 +12,12 @@ import pytest
 
 from tests.reading.test_access_log import AT, tally
 from tests.servers.labs import server_lab
+from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.load.native import NativeGenerator
+from tuner.machine.facts import split_cores
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import RawWindow
+from tuner.paths import loadgen_binary
 from tuner.workload.log_mix import make_mix
 from tuner.workload.workload import Request, Workload, load_workload
 
@@ -65,6 +72,22 @@ def answer(port: int, request: Request) -> tuple[int, int, float]:
         connection.close()
 
 
+def window(workload: Workload, port: int) -> RawWindow:
+    """Return a window of the load generator, which checks every answer."""
+    cores = split_cores(sorted(os.sched_getaffinity(0)), backend=False)
+    spec = WindowSpec("0", "one", "open", 200.0, 7, warmup_s=0.1, duration_s=1.0)
+    plan = WindowPlan(workload, (Endpoint("one", f"127.0.0.1:{port}"),), (spec,))
+    found: list[RawWindow] = []
+
+    def keep(raw: RawWindow) -> Next:
+        found.append(raw)
+        return Next()
+
+    NativeGenerator(loadgen_binary(), cores, StallRule()).run(plan, keep)
+    assert found[0].completed > 100
+    return found[0]
+
+
 @pytest.mark.parametrize("space", ["nginx/proxy", "caddy/proxy"])
 def test_a_proxy_passes_on_the_status_size_and_time_of_the_log(tmp_path: Path, space: str) -> None:
     """Every request of the workload gets its own answer, at the earliest when the log says."""
@@ -79,9 +102,10 @@ def test_a_proxy_passes_on_the_status_size_and_time_of_the_log(tmp_path: Path, s
             if request.expect_length is not None:
                 assert length == request.expect_length, request
             assert lasted_s >= 0.9 * min(request.answer.times_s), request
+        assert window(workload, port).errors == {}
     assert {r.expect_status for r in workload.requests} == {200, 201, 204, 302, 304, 404, 500}
     posted = sorted(len(r.body) for r in workload.requests if r.method == "POST")
-    assert posted == [2_500]
+    assert posted == [1_000, 2_000, 3_000, 4_000]
     slow = next(r for r in workload.requests if r.path == "/slow")
     assert slow.answer is not None
     assert set(slow.answer.times_s) == {0.08}

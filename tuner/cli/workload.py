@@ -277,8 +277,8 @@ def _summary(tally: LogTally, mix: Mix, written: tuple[Path | None, ...]) -> lis
     lines = [
         (
             f"{tally.good:,} requests, {tally.rate_per_s:,.1f}/s on average, at most"
-            f" {tally.peak_per_s:,} in one second; {mix.requests} kinds cover"
-            f" {mix.covered / tally.good:.1%}"
+            f" {tally.peak_per_s:,} in one second; kinds of requests: {mix.requests}, for"
+            f" {mix.covered / tally.good:.1%} of them"
         )
     ]
     lines += [f"note      {note}" for note in mix.notes]

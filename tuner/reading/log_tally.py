@@ -19,6 +19,9 @@ _SHOWN = 5
 _MOST_KINDS = 16_000
 """Limit for kinds of requests in memory; beyond it the rarest join wider ones."""
 _SAMPLE = 64
+"""Size of a sample."""
+_MOST_TYPES = 5
+"""Limit for media types of one kind of requests."""
 
 
 class Sample:
@@ -103,7 +106,7 @@ class RequestKind:
             self.requests.add(entry.request_bytes, draw)
         if entry.content_type:
             self.content_types = self.content_types or Counter()
-            if len(self.content_types) < _SHOWN or entry.content_type in self.content_types:
+            if len(self.content_types) < _MOST_TYPES or entry.content_type in self.content_types:
                 self.content_types[entry.content_type] += 1
 
     def join(self, other: RequestKind, draw: random.Random) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ from tuner.workload.workload import INDEX
 
 Serve = Literal["site", "backend"]
 _MOSTLY = 0.95
+"""Least share of GET and HEAD in the log of a site."""
+_WIDTH = 98
+"""Width of comments, characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,7 @@ def _comments(
     if tally.redacted:
         lines.append(f"Not kept: {redaction_summary(tally.redacted)}.")
     lines += [f"Left out, {count / tally.good:.1%}: {reason}." for reason, count in left_out]
-    return [comment_line(line) for line in (*lines, *notes)]
+    return [comment_line(part) for line in (*lines, *notes) for part in textwrap.wrap(line, _WIDTH)]
 
 
 def _site(files: Mapping[str, int]) -> list[str]:
