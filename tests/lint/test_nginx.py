@@ -134,6 +134,7 @@ def test_a_rule_finds_what_it_is_about(
         ("tcp_nopush on;", "gzip on; gzip_types text/css;", "gzip-html-only"),
         ("tcp_nopush on;", "gzip_types image/svg+xml font/ttf;", "compressed-twice"),
         ("tcp_nopush on;", "brotli on; more_set_headers a; js_import x;", "unknown-directive"),
+        ("tcp_nopush on;", "http2 on; quic_retry on; subs_filter a b;", "unknown-directive"),
         ("tcp_nopush on;", "map $a $b { tcp_nopsh 1; }", "unknown-directive"),
         ("sendfile off;", "if ($a) { return 403; } try_files $uri =404;", "if-with-content"),
         ("sendfile off;", "if ($a) { set $b c; }", "if-with-content"),

@@ -132,7 +132,7 @@ KINDS: Mapping[str, Kind] = {
             location @app { proxy_set_header Host $http_host;
                 proxy_pass http://unix:/run/app.sock; }
             error_page 500 502 503 504 /500.html; location = /500.html { root /srv/app; } }""",
-        said=("1 others are not",),
+        said=("another one is not",),
     ),
     "another server lets requests in": Kind(
         """

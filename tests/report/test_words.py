@@ -57,7 +57,7 @@ def test_settings_read_as_in_the_configuration() -> None:
     assert [setting(value) for value in (True, False, None, 1, "4k")] == [
         "on",
         "off",
-        "not set",
+        "no effect",
         "1",
         "4k",
     ]

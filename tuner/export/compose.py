@@ -19,6 +19,7 @@ from tuner.render.render import EXPORT, render_backend
 from tuner.servers import backend as lab_backend
 from tuner.servers.catalog import server as server_of
 from tuner.servers.usual_place import UsualPlace
+from tuner.workload.below import moved_below
 from tuner.workload.site import generate
 from tuner.workload.workload import Workload, load_workload
 
@@ -48,7 +49,9 @@ def compose(
         raise DefinitionError(
             f"there is no official image of {server.name}; use --format role", path="--format"
         )
-    workload = load_workload(str(study.record.definition.get("workload", "")))
+    definition = study.record.definition
+    asked = load_workload(str(definition.get("workload", "")))
+    workload = moved_below(str(definition.get("location") or ""), asked)
     lines = provenance(study, chosen)
     if workload.wire.tls is not None:
         raise DefinitionError(

@@ -187,7 +187,7 @@ def _axis(name: str, values: Sequence[Value | None]) -> _Axis:
         scale = _scaled(numbers)
         places = {setting(v): floor + (1 - floor) * scale(float(v)) for v in known if _is_number(v)}
         bottom = _short(_number(numbers[0]))
-        return _Axis(name, _number(numbers[-1]), "not set" if unset else bottom, places)
+        return _Axis(name, _number(numbers[-1]), "no effect" if unset else bottom, places)
     distinct = sorted({setting(value) for value in known}, key=_natural)
     steps = max(1, len(distinct) - 1)
     places = {text: floor + (1 - floor) * place / steps for place, text in enumerate(distinct)}
@@ -195,7 +195,7 @@ def _axis(name: str, values: Sequence[Value | None]) -> _Axis:
         places = dict.fromkeys(distinct, 1.0)
     top = _short(distinct[-1]) if distinct else ""
     bottom = _short(distinct[0]) if len(distinct) > 1 else ""
-    return _Axis(name, top, "not set" if unset else bottom, places)
+    return _Axis(name, top, "no effect" if unset else bottom, places)
 
 
 def _scaled(numbers: Sequence[float]) -> Callable[[float], float]:

@@ -69,9 +69,9 @@ def interval(estimate: PairedEstimate) -> str:
 
 
 def setting(value: Value | None) -> str:
-    """Return a parameter's value; ``off`` and ``on`` for switches, ``not set`` where inactive."""
+    """Return a parameter's value; ``off`` and ``on`` for switches, ``no effect`` where inactive."""
     if value is None:
-        return "not set"
+        return "no effect"
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)

@@ -191,9 +191,8 @@ class _NginxLabBuilder:
             else:
                 left += 1
         if left:
-            self.notes.append(
-                f"the server at {self.serving.server.where} is served; {left} others are not"
-            )
+            others = f"{left} others are not" if left > 1 else "another one is not"
+            self.notes.append(f"the server at {self.serving.server.where} is served; {others}")
 
     def server(self, server: Directive, http: Directive) -> Iterator[Directive]:
         yield self._listen(server, http)
