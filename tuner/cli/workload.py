@@ -15,7 +15,6 @@ import click
 import numpy as np
 
 from tuner.app.log_files import log_lines, log_name
-from tuner.app.log_formats import configured_formats
 from tuner.app.printing import print_json
 from tuner.app.writing import writing
 from tuner.errors import DefinitionError
@@ -195,7 +194,11 @@ def _reader(path: Path, written: LineFormat | None, config: Path | None) -> LogR
     """Return the reader of one log."""
     if written is not None:
         return LogReader([written], only=True)
-    return LogReader(() if config is None else configured_formats(config, path))
+    if config is None:
+        return LogReader()
+    from tuner.app.log_formats import configured_formats
+
+    return LogReader(configured_formats(config, path))
 
 
 @contextlib.contextmanager
