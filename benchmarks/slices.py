@@ -29,13 +29,14 @@ from tuner.app.session import create_store, open_bench
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import HostError
 from tuner.goals.metric import Metric, difference_ln
+from tuner.judge.load_point import load_point
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
-from tuner.phases.calibrate import load_point, measure_capacity
+from tuner.phases.calibrate import measure_capacity
 from tuner.phases.study import SATURATION_GATES, probe_load
 from tuner.record.model import Block
 
@@ -57,22 +58,23 @@ def run(workload: str, server: str, blocks: int, *, spans: bool) -> list[Finding
         folder = Path(temporary)
         folder.chmod(0o755)  # the workers' account reads the site
         store = create_store(found, folder / "record")
-        with open_bench(found, folder / "lab", progress, store) as (bench, spec):
+        with open_bench(found, folder / "lab", progress, store) as (bench, _):
             saturated = replace(bench, gates=SATURATION_GATES)
-            capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
-            sampling, load = probe_load(bench, load_point(capacity, None), fixed=False)
+            capacity = measure_capacity(saturated, bench.baseline)
+            sampling, load = probe_load(bench, load_point(capacity, None), capacity)
+            rate = f"{load.rate_per_s:,.0f}/s"
             click.echo(
-                f"{server} {workload}: {load[0]:,.0f}/s, slices of {sampling.slice_ms:g} ms,"
+                f"{server} {workload}: {rate}, slices of {sampling.slice_ms:g} ms,"
                 f" level {sampling.level}, {sampling.effective_share:.0%} of the requests count"
             )
             cycles = bench.rule and replace(bench.rule, level=sampling.level)
-            utilisation = load[0] / capacity.per_s
+            utilisation = load.rate_per_s / capacity.per_s
             before = StallRule(recovery=1.5 * utilisation / (1 - utilisation)) if spans else cycles
             kinds = {"slices": (sampling.slice_ms, cycles), "windows": (0.0, before)}
             for index in range(blocks):
                 for name, (slice_ms, rule) in kinds.items():
                     ready = replace(bench, rule=rule, gates=Gates(samples_needed=1))
-                    block = _block(ready, index, load[0], slice_ms)
+                    block = _block(ready, index, load.rate_per_s, slice_ms)
                     if block is not None:
                         _keep(differences.setdefault(name, {}), block)
     return _findings(differences)

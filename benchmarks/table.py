@@ -33,12 +33,13 @@ from tuner.app.session import create_store, describe, open_bench
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import HostError
 from tuner.goals.metric import Metric
+from tuner.judge.load_point import Capacity, load_point
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
-from tuner.phases.calibrate import load_point, measure_capacity
+from tuner.phases.calibrate import measure_capacity
 from tuner.phases.study import SATURATION_GATES, probe_load
 from tuner.record.model import Block
 from tuner.search.dimensions import suggest
@@ -150,19 +151,22 @@ def record(workload: str, count: int, seed: int, time_s: float, before: Table | 
         folder.chmod(0o755)  # the workers' account reads the site
         store = create_store(found, folder / "record")
         progress = TerminalProgress(quiet=True)
-        with open_bench(found, folder / "lab", progress, store) as (bench, spec):
+        with open_bench(found, folder / "lab", progress, store) as (bench, _):
             if before is None:
                 saturated = replace(bench, gates=SATURATION_GATES)
-                capacity = measure_capacity(saturated, found.baseline, spec.server_cores)
+                capacity = measure_capacity(saturated, found.baseline)
+                _, load = probe_load(bench, load_point(capacity, None), capacity)
                 drawn = draw(found.space, found.baseline, count, seed)
                 hand = found.space.baseline("hand")
                 drawn = [*([hand] if hand.digest != found.baseline.digest else []), *drawn][:count]
                 rows = tuple(Row(c.values, ()) for c in (found.baseline, *drawn))
-                before = Table(setting(), workload, load_point(capacity, None)[0], rows)
+                before = Table(setting(), workload, load.rate_per_s, rows)
             drawn = [Configuration.of(found.space.name, row.values) for row in before.rows[1:]]
             for configuration in drawn:
                 store.add_configuration(describe(found, configuration))
-            sampling, _ = probe_load(bench, (before.rate_per_s, "the table's"), fixed=True)
+            # The rate is given, so its share of a capacity does not matter.
+            whole = Capacity(before.rate_per_s, generator_bound=False)
+            sampling, _ = probe_load(bench, load_point(whole, before.rate_per_s), whole)
             click.echo(
                 f"{len(drawn)} configurations at {before.rate_per_s:,.0f}/s, slices of"
                 f" {sampling.slice_ms:g} ms, {sampling.effective_share:.0%} of the requests count"

@@ -12,7 +12,6 @@ from tuner.definition.experiment import (
     Experiment,
     list_experiments,
     load_experiment,
-    scaled_rate,
     scaled_workload,
 )
 from tuner.definition.published import has_configuration, load_configuration
@@ -141,16 +140,6 @@ def test_a_mistake_in_an_experiment_is_answered_with_its_place(
     file.write_text("".join(f"{k}: {v}\n" for k, v in keys.items()))
     with pytest.raises(DefinitionError, match=words):
         load_experiment(str(file))
-
-
-def test_a_rate_is_as_published_where_every_arm_can_serve_it() -> None:
-    """Else it is a share of the weakest, and says so."""
-    assert scaled_rate(500, 10_000)[0] == 500
-    slow, words = scaled_rate(500, 400)
-    assert slow == 280
-    assert "the published 500/s" in words
-    assert scaled_rate(None, 1_000)[0] == 700
-    assert scaled_rate(500, 10_000, "wanted")[1].startswith("as wanted, ")
 
 
 def test_a_rule_settles_parameters_and_is_described() -> None:

@@ -1,30 +1,58 @@
-"""The limit of a closed loop is the generator only where the server has CPUs to spare."""
+"""The busy share of the server's cores, and the generator as the limit of a closed loop."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from tests.measurement.windows import window
-from tuner.measurement.bottleneck import generator_is_limit
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.bottleneck import busy_share, generator_is_limit
+from tuner.measurement.resources import ProcessUsage, Resources
+from tuner.measurement.window import Measurement
+
+ONE = CoreSplit((0,), (1,), (), shared=False)
+BEHIND = ProcessUsage(0.5, 0.1, 0.0, 0, 0, 0, None, None, None, 1)
+"""0.6 s of CPU time in 2 s of load."""
 
 
 @pytest.mark.parametrize(
-    ("busy", "used_s", "cores", "limit"),
-    [
-        (0.99, 0.5, 1, True),
-        (0.99, 0.95, 1, False),
-        (0.99, 3.0, 4, True),
-        (0.99, 3.8, 4, False),
-        (0.90, 0.5, 1, False),
-        (0.99, None, 4, False),
-    ],
+    ("busy", "share", "limit"),
+    [(0.99, 0.5, True), (0.99, 0.95, False), (0.90, 0.5, False), (0.99, None, False)],
 )
-def test_the_generator_is_the_limit(
-    busy: float, used_s: float | None, cores: int, limit: bool
-) -> None:
-    """A busy generator is the limit if the server has idle CPUs, on any number of cores."""
-    windows = [
-        window("baseline", n, 100.0, generator_busy_share=busy, server_cpu_s=used_s, duration_s=1.0)
-        for n in range(3)
-    ]
-    assert generator_is_limit(windows, cores) is limit
+def test_the_generator_is_the_limit(busy: float, share: float | None, limit: bool) -> None:
+    """A busy generator is the limit if the server has idle CPUs."""
+    windows = [window("baseline", n, 100.0, generator_busy_share=busy) for n in range(3)]
+    assert generator_is_limit(windows, share) is limit
+
+
+def used(cpu_s: float | None, backend: ProcessUsage | None = None) -> Measurement:
+    """Return a window of two seconds in which the server used this CPU time."""
+    around = Resources(2.1, 2.0, None, backend, None, 0, 0, 0, 0, 0.0)
+    made = window("baseline", 0, 100.0, server_cpu_s=cpu_s)
+    return replace(made, duration_s=2.0, resources=around)
+
+
+def test_the_busy_share_is_that_of_all_the_servers_cores() -> None:
+    """The typical window's, per core; a disturbed one does not move it."""
+    windows = [used(cpu_s) for cpu_s in (1.0, 1.1, 1.9)]
+    assert busy_share(windows, ONE) == pytest.approx(0.55)
+    assert busy_share(windows, CoreSplit((0,), (1, 2), (3,), shared=False)) == pytest.approx(0.275)
+    assert busy_share([used(None)], ONE) is None
+    assert busy_share([], ONE) is None
+
+
+def test_a_backend_on_the_same_cores_counts() -> None:
+    """A proxy's core is busy with its backend too; elsewhere that keeps cores of its own busy."""
+    same = CoreSplit((0,), (1,), (1,), shared=False)
+    assert busy_share([used(0.8, BEHIND)], same) == pytest.approx(0.7)
+    assert busy_share([used(0.8)], same) is None, "what the backend takes is unknown"
+    assert busy_share([used(0.8, BEHIND)], replace(same, backend=(2,))) == pytest.approx(0.4)
+    apart = replace(same, backend_apart=True)
+    assert busy_share([used(0.8, BEHIND)], apart) == pytest.approx(0.4), "core 1 of another host"
+
+
+def test_a_core_that_the_generator_shares_says_nothing() -> None:
+    """Its work is on the same core, and grows with the rate as well."""
+    assert busy_share([used(0.8)], CoreSplit((0,), (0,), (), shared=True)) is None

@@ -9,28 +9,37 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.measurement.windows import window
-from tests.phases.rig import all_the_same, blocks, rig
+from tests.phases.rig import Rig, all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
 from tuner.judge.forecast import Question
+from tuner.judge.load_point import Capacity, load_point, lower
 from tuner.judge.plan import Budget
 from tuner.load.generator import Next, WindowPlan
+from tuner.machine.facts import CoreSplit
 from tuner.measurement.window import RawWindow
-from tuner.phases.calibrate import Capacity, load_point, lower, overhead
+from tuner.phases.calibrate import overhead
 from tuner.phases.probe import sampling_of
 from tuner.phases.study import calibrate
 from tuner.reading.located import parse_duration_s
 from tuner.stats.power import minimum_detectable_effect
-from tuner.testing.lab import Faults, SimulatedGenerator
+from tuner.testing.lab import Effect, Faults, SimulatedGenerator, Truth
 from tuner.testing.simulate import Noise
 
 
 def test_the_load_point_is_seventy_per_cent_of_the_baselines_capacity() -> None:
-    """Rounded to two digits, so that it can be said and offered again."""
+    """Rounded to two digits, so that it can be said and offered again.
+
+    Here the closed loop leaves the core idle for most of the time, so its load says nothing.
+    """
     made = rig()
     found = calibrate(made.bench(), made.spec).calibration
     assert found.capacity_per_s == pytest.approx(4_000, rel=0.05)
     assert found.rate_per_s == 2_800
-    assert found.rate_source == "70% of the baseline's capacity"
+    share, busy = found.rate_per_s / found.capacity_per_s, found.busy_share
+    assert (
+        found.rate_source == f"{share:.0%} of the baseline's capacity; its core is {busy:.0%} busy"
+    )
+    assert share == pytest.approx(0.7, abs=0.02)
     assert {w.rate_per_s for b in blocks(made.record(), "aa") for w in b.windows} == {2_800.0}
 
 
@@ -175,6 +184,53 @@ def test_a_load_point_that_the_baseline_does_not_hold_is_lowered() -> None:
     assert any("trying 3,500/s" in note for note in made.progress.notes)
 
 
+def fills_its_core(factor: float) -> Truth:
+    """Return the truth of a server that needs this times the CPU time in an open loop."""
+    return lambda _: Effect(capacity_per_s=4_000.0, cpu_us=245.0, open_loop_cpu=factor)
+
+
+@pytest.mark.parametrize(
+    ("factor", "rate", "share"), [(1.18, 2_400, 0.70), (1.0, 2_800, 0.69), (0.8, 3_500, 0.69)]
+)
+def test_a_closed_loop_that_misleads_does_not_move_the_load(
+    factor: float, rate: float, share: float
+) -> None:
+    """Whatever 70 % of the capacity takes of the core, the study begins where it is 70 % busy."""
+    made = rig(truth=fills_its_core(factor))
+    found = calibrate(made.bench(), made.spec).calibration
+    assert found.rate_per_s == pytest.approx(rate, rel=0.04)
+    assert found.busy_share == pytest.approx(share, abs=0.03)
+    assert f"; its core is {found.busy_share:.0%} busy" in found.rate_source
+    assert {w.rate_per_s for b in blocks(made.record(), "aa") for w in b.windows} == {
+        found.rate_per_s
+    }
+    kept = made.record().calibration
+    assert kept is not None
+    assert kept.busy_share == found.busy_share
+    assert any(note.startswith(f"load point {found.rate_per_s:,.0f}/s") for note in _notes(made))
+
+
+def test_a_rate_that_moved_up_too_far_is_left_again() -> None:
+    """The baseline fails there, so the study stays at the rate that it held."""
+    made = rig(truth=fills_its_core(0.6))
+    flattered = Promising(made.host, factor=1.35)
+    found = calibrate(replace(made.bench(), generator=flattered), made.spec).calibration
+    assert found.rate_per_s == 3_700
+    assert any("staying at 3,700/s" in note for note in _notes(made))
+
+
+def test_the_load_of_a_given_rate_is_stated_and_kept() -> None:
+    """Its core is far from 70 % busy, and nothing moves."""
+    made = rig(truth=fills_its_core(1.0), rate_per_s=1_000.0)
+    found = calibrate(made.bench(), made.spec).calibration
+    assert found.rate_per_s == 1_000
+    assert found.busy_share == pytest.approx(0.245, abs=0.02)
+
+
+def _notes(made: Rig) -> list[str]:
+    return made.progress.notes
+
+
 def test_a_given_rate_is_never_lowered() -> None:
     """The user asked for it; that the baseline does not hold it is the answer."""
     made = rig(rate_per_s=9_000.0)
@@ -214,9 +270,10 @@ def test_a_server_that_answers_next_to_nothing_cannot_be_measured() -> None:
 def test_a_window_without_an_answer_leaves_no_capacity() -> None:
     """There is no throughput to plan with; invalid windows do not count."""
     answered, silent = (window("baseline", n, 100.0, completed=n) for n in (100, 0))
-    assert Capacity.of([answered, silent], 1) is None
-    assert Capacity.of([answered, replace(silent, invalid=("stalls",))], 1) is not None
-    assert Capacity.of([], 1) is None
+    cores = CoreSplit((0,), (1,), (), shared=False)
+    assert Capacity.of([answered, silent], cores) is None
+    assert Capacity.of([answered, replace(silent, invalid=("stalls",))], cores) is not None
+    assert Capacity.of([], cores) is None
 
 
 @pytest.mark.parametrize(
@@ -224,15 +281,15 @@ def test_a_window_without_an_answer_leaves_no_capacity() -> None:
 )
 def test_load_points_have_two_digits(capacity: float, rate: float) -> None:
     """A load point has two significant digits at any magnitude."""
-    assert load_point(Capacity(capacity, generator_bound=False), None)[0] == rate
+    assert load_point(Capacity(capacity, generator_bound=False), None).rate_per_s == rate
 
 
 def test_lowering_twice_is_said_once() -> None:
     """The source stays readable."""
-    first = lower((1_000.0, "70% of the baseline's capacity"))
-    assert first[0] == 800
-    assert lower(first)[0] == 640
-    assert lower(first)[1].count("lowered") == 1
+    first = lower(load_point(Capacity(1_430.0, generator_bound=False), None))
+    assert first.rate_per_s == 800
+    assert lower(first).rate_per_s == 640
+    assert lower(first).source.count("lowered") == 1
 
 
 def test_a_host_that_is_gone_ends_the_calibration() -> None:

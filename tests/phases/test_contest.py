@@ -122,7 +122,7 @@ def test_an_arm_that_is_refused_does_not_stop_the_others() -> None:
     words = "unknown directive"
     faults = Faults(refuse=lambda values: words if values == STOCK.values else "")
     made = rig(truth=hand_is_faster, faults=faults)
-    found = measure_capacities(made.bench(), ARMS, 1)
+    found = measure_capacities(made.bench(), ARMS)
     assert found.refused == {"one-stock": words}
     assert set(found.per_s) == {"one-hand"}
     assert 3_500 < found.per_s["one-hand"] < 4_500
@@ -132,7 +132,7 @@ def test_where_no_arm_is_accepted_there_is_nothing_to_compare() -> None:
     """The server's words say why."""
     made = rig(truth=hand_is_faster, faults=Faults(refuse=lambda _: "no such module"))
     with pytest.raises(HostError, match="no such module"):
-        measure_capacities(made.bench(), ARMS, 1)
+        measure_capacities(made.bench(), ARMS)
 
 
 def test_a_search_without_a_claim_needs_two_blocks_of_noise() -> None:

@@ -148,7 +148,7 @@ def test_the_plan_follows_what_a_switch_costs_here() -> None:
     made = exclusive()
     bench = made.bench()
     assert overhead(bench.store.record(), exclusive=True) == USUAL
-    measure_capacity(bench, STOCK, 1)
+    measure_capacity(bench, STOCK)
     found = overhead(bench.store.record(), exclusive=True)
     assert found.switch_s == pytest.approx(1.3, abs=0.1), "what a deployment of the lab costs"
     dear = replace(PLAN, overhead=replace(found, switch_s=10.0))

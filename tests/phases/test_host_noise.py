@@ -18,14 +18,14 @@ from tuner.testing.simulate import Noise, SimulatedStalls
 def measured(seed: int = 1, **changes: Any) -> HostNoise:
     """Return the measurement of a simulated host."""
     made = rig(truth=all_the_same, seed=seed, **changes)
-    return measure_noise(made.bench(), 1, 600.0)
+    return measure_noise(made.bench(), 600.0)
 
 
 def test_it_takes_some_twenty_seconds_and_no_search() -> None:
     """A capacity, then one block of the baseline and three twins."""
     made = rig(truth=all_the_same)
     begun_s = made.host.now_s
-    measure_noise(made.bench(), 1, 600.0)
+    measure_noise(made.bench(), 600.0)
     assert made.host.now_s - begun_s < 30
     phases = [block.phase for block in made.record().blocks]
     assert phases == ["capacity", "capacity", "aa"]
@@ -60,5 +60,5 @@ def test_a_host_on_which_no_block_is_valid_gets_the_reason() -> None:
     # The capacity has six windows; everything after it fails.
     made = rig(truth=all_the_same, faults=Faults(failing=range(6, 10_000)))
     with pytest.raises(HostError, match=r"at 1,800/s the baseline fails: .* requests failed"):
-        measure_noise(made.bench(), 1, 600.0)
+        measure_noise(made.bench(), 600.0)
     assert len(blocks(made.record(), "capacity")) == 4

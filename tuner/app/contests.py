@@ -13,18 +13,19 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.runs import GivenOptions, begin
 from tuner.app.session import open_bench
 from tuner.definition.alike import AlignmentRule, alignments, equalise
-from tuner.definition.experiment import scaled_rate
 from tuner.definition.published import load_configuration
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.constraint import Constraint
 from tuner.judge.climbs import rungs
 from tuner.judge.contest import ContestPlan, family, plan_contest
+from tuner.judge.load_point import contest_load
 from tuner.machine.facts import SERVER_NAMES
 from tuner.measurement.instrument import Mode
 from tuner.phases.block import Arm
 from tuner.phases.climb import run_ladder
 from tuner.phases.contest import (
+    CLOSED_LOOP,
     Capacities,
     ContestLoad,
     measure_capacities,
@@ -97,6 +98,11 @@ class Meeting:
     scaling: tuple[str, ...] = ()
     published: Published | None = None
     published_name: str = ""
+
+    @property
+    def rate_kind(self) -> str:
+        """Name for its rate, in words."""
+        return "published" if self.published else "wanted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,22 +229,21 @@ def hold(meeting: Meeting, place: RunFolder) -> Record:
     if store.record().ended_unix_s is not None:
         return store.record()
     others = [found for found in meeting.found.values() if found.space.name != first.space.name]
-    with open_bench(first, place.folder, place.progress, store, others) as (bench, spec):
+    with open_bench(first, place.folder, place.progress, store, others) as (bench, _):
         _recover(store, place.progress)
         for arm in chosen:
             store.add_configuration(bench.describe(arm.configuration))
         known = store.record().contest
         if known is None:
-            seen = measure_capacities(bench, chosen, spec.server_cores)
+            seen = measure_capacities(bench, chosen)
         else:
             seen = Capacities(dict(known.capacities_per_s), known.generator_bound, {})
-        contest, plan = _planned(meeting, contenders, seen, mode=bench.goals.mode)
         arms = [arm for arm in chosen if arm.label in seen.per_s]
         if known is None:
-            load = probe_contest(bench, arms, seen, contest.rate_per_s)
+            load = probe_contest(bench, arms, seen, meeting.rate_per_s, meeting.rate_kind)
         else:
-            load = ContestLoad(contest.rate_per_s, known.slice_ms, known.level)
-        contest = replace(contest, slice_ms=load.slice_ms, level=load.level)
+            load = _known_load(meeting, known, seen, mode=bench.goals.mode)
+        contest, plan = _planned(meeting, contenders, seen, load, mode=bench.goals.mode)
         _check_same_plan(known, contest, meeting.name)
         store.set_contest(contest)
         whole = run_contest(bench, arms, plan, load)
@@ -247,6 +252,20 @@ def hold(meeting: Meeting, place: RunFolder) -> Record:
         if whole:  # Otherwise it may be resumed on a quieter host.
             store.set_ended()
     return store.record()
+
+
+def _known_load(meeting: Meeting, known: Contest, seen: Capacities, *, mode: str) -> ContestLoad:
+    """Return the load of a resumed contest; another one if its rate was changed."""
+    if mode == "closed":
+        return CLOSED_LOOP
+    load = ContestLoad(
+        known.rate_per_s, known.slice_ms, known.level, known.rate_source, known.busy_share
+    )
+    first = contest_load(meeting.rate_per_s, seen.of(seen.weakest), meeting.rate_kind)
+    was_given = known.rate_source.startswith("as ")
+    if first.given != was_given or (first.given and first.rate_per_s != known.rate_per_s):
+        return replace(load, rate_per_s=first.rate_per_s, source=first.source)
+    return load
 
 
 def _check_same_plan(known: Contest | None, planned: Contest, name: str) -> None:
@@ -296,14 +315,15 @@ def _contenders(meeting: Meeting) -> tuple[list[Arm], tuple[Contender, ...]]:
 
 
 def _planned(
-    meeting: Meeting, contenders: tuple[Contender, ...], seen: Capacities, *, mode: str
+    meeting: Meeting,
+    contenders: tuple[Contender, ...],
+    seen: Capacities,
+    at: ContestLoad,
+    *,
+    mode: str,
 ) -> tuple[Contest, ContestPlan]:
     weakest, strongest = min(seen.per_s.values()), max(seen.per_s.values())
-    rate_per_s, source = 0.0, "as much as is answered, in a closed loop"
     open_loop = mode == "open"
-    if open_loop:
-        kind = "published" if meeting.published else "wanted"
-        rate_per_s, source = scaled_rate(meeting.rate_per_s, weakest, kind)
     here = [c for c in contenders if c.label in seen.per_s]
     load: Mode = "open" if open_loop else "closed"
     first = next(iter(meeting.found.values()))
@@ -311,7 +331,7 @@ def _planned(
     plan = plan_contest(
         meeting.time_s,
         len(here),
-        rate_per_s,
+        at.rate_per_s,
         claims=len(family(here, load, margin).claims),
         mode=load,
         ladder=meeting.ladder and open_loop,
@@ -332,8 +352,11 @@ def _planned(
         servers=tuple(found.server for found in meeting.found.values()),
         capacities_per_s=seen.per_s,
         generator_bound=seen.generator_bound,
-        rate_per_s=rate_per_s,
-        rate_source=source,
+        rate_per_s=at.rate_per_s,
+        rate_source=at.source,
+        slice_ms=at.slice_ms,
+        level=at.level,
+        busy_share=at.busy_share,
         blocks=plan.blocks,
         rounds=plan.block.rounds,
         window_s=plan.block.window_s,
@@ -343,7 +366,7 @@ def _planned(
         margin=margin.share,
         margin_symmetric=margin.symmetric,
         alike=alignments(meeting.rules, [found.space for found in meeting.found.values()]),
-        scaling=(*meeting.scaling, *_rate_words(meeting, source, open_loop=open_loop)),
+        scaling=(*meeting.scaling, *_rate_words(meeting, at.source, open_loop=open_loop)),
         published=meeting.published,
         results=meeting.origins,
     )

@@ -30,5 +30,5 @@ def measure_here(server: str, *, time_s: float) -> HostNoise:
     with tempfile.TemporaryDirectory(prefix="tuner-doctor-") as name:
         folder = Path(name)
         store = create_store(found, folder)
-        with progress.live(), open_bench(found, folder, progress, store) as (bench, spec):
-            return measure_noise(bench, spec.server_cores, time_s)
+        with progress.live(), open_bench(found, folder, progress, store) as (bench, _):
+            return measure_noise(bench, time_s)

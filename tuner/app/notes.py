@@ -41,7 +41,7 @@ def preflight_notes(
             "one core only: server and generator share it, so they disturb each other, and tuner"
             " cannot detect stalls; figures are raw, so do not trust small differences"
         )
-    if cores.backend and set(cores.backend) & set(cores.server):
+    if cores.backend_shares:
         notes.append("the backend shares the server's cores: its work is part of every figure")
     if not host.realtime:
         notes.append(

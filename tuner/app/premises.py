@@ -295,9 +295,8 @@ class Fleet:
         if not backend:
             return CoreSplit(generator, target, (), shared=False)
         if hosts.backends:
-            return CoreSplit(
-                generator, target, self._facts[hosts.backend.name].host.cpus, shared=False
-            )
+            theirs = self._facts[hosts.backend.name].host.cpus
+            return CoreSplit(generator, target, theirs, shared=False, backend_apart=True)
         if len(target) < 3:
             return CoreSplit(generator, target, target, shared=False)
         share = max(1, len(target) // 3)

@@ -49,8 +49,8 @@ def command(
     """Measure CONFIGURATION (stock, distro, hand or a YAML file) at its load point.
 
     Measures one block of windows of one freshly started instance and makes no claim. Without
-    --rate, the load point is 70 % of the configuration's capacity; with --slo, it is the highest
-    rate that meets the limit.
+    --rate, the load point is the rate at which the server's cores are 70 % busy; with --slo, it is
+    the highest rate that meets the limit.
     """
     progress = TerminalProgress(quiet=quiet)
     asked = {**options.overrides(given), "baseline": configuration}
@@ -145,6 +145,7 @@ def _as_data(measured: Measured) -> dict[str, Any]:
         "capacity_per_s": measured.capacity.per_s,
         "rate_per_s": measured.rate_per_s,
         "rate_source": measured.rate_source,
+        "busy_share": measured.busy_share,
         "windows": [_window(window) for window in _in_order(measured.windows)],
     }
 

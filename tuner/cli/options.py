@@ -52,7 +52,9 @@ _WORKLOAD = [
         help="Search the kernel's network settings too; requires root (docs/kernel.md).",
     ),
     click.option(
-        "--rate", metavar="N", help="Offer N requests/s [70 % of the baseline's capacity]."
+        "--rate",
+        metavar="N",
+        help="Offer N requests/s [the rate at which the server's cores are 70 % busy].",
     ),
     click.option(
         "--connections",

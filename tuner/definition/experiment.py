@@ -161,34 +161,6 @@ def scaled_workload(
     return workload, tuple(words)
 
 
-def scaled_rate(
-    wanted_per_s: float | None, weakest_per_s: float, kind: str = "published"
-) -> tuple[float, str]:
-    """Return the rate of a case and its source: the published one if every arm can serve it.
-
-    Args:
-        wanted_per_s: the published rate; None without one.
-        weakest_per_s: capacity of the weakest arm here.
-        kind: name for the wanted rate, if it is not the published one.
-    """
-    most = _round(_SHARE * weakest_per_s)
-    if wanted_per_s is None:
-        return most, f"{_SHARE:.0%} of what the weakest arm can do here"
-    if wanted_per_s <= most:
-        return wanted_per_s, f"as {kind}, {wanted_per_s / weakest_per_s:.0%} of the weakest arm"
-    return most, (
-        f"{_SHARE:.0%} of what the weakest arm can do here; the {kind} {wanted_per_s:,.0f}/s are"
-        " more than that"
-    )
-
-
-_SHARE = 0.7
-
-
-def _round(rate: float) -> float:
-    return max(1.0, float(f"{rate:.2g}"))
-
-
 def _folder() -> Path:
     return data_dir("studies") / "experiments"
 

@@ -100,6 +100,13 @@ class CoreSplit:
     server: tuple[int, ...]
     backend: tuple[int, ...]
     shared: bool
+    backend_apart: bool = False
+    """True if the backend runs on another host: equal ids are then different cores."""
+
+    @property
+    def backend_shares(self) -> bool:
+        """True if the backend runs on the server's cores."""
+        return not self.backend_apart and not set(self.backend).isdisjoint(self.server)
 
 
 def split_cores(cpus: Sequence[int], *, backend: bool) -> CoreSplit:

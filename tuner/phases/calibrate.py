@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tuner.errors import HostError, InstrumentError
 from tuner.goals.capacity import crossing, points
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
+from tuner.judge.load_point import Capacity, StudyLoad, two_digits
 from tuner.judge.plan import CLOSED, FIXED, USUAL, Budget, Design, Overhead, StudyPlan
 from tuner.judge.scoring import BASELINE, counted_windows, differences
-from tuner.measurement.bottleneck import generator_is_limit
-from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.record.model import Block, Calibration, Record
@@ -23,36 +22,11 @@ from tuner.stats.margin import NO_MARGIN, Margin
 from tuner.stats.power import PooledSigma, blocks_within, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
 
-LOAD_SHARE = 0.7
-"""Offered rate as a share of the baseline's capacity: busy, but not near saturation."""
-OTHER_LOAD_SHARES = (0.5, 0.85)
-"""Further load points in the report, because p99 rises steeply near saturation."""
 _DEAREST = Overhead(deploy_s=4.0, gap_s=0.05, switch_s=15.0)
 """Upper limits, above those of Ansible and SSH on a controller without overload."""
-_LOWERED = ", lowered because the baseline did not keep up there"
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """Closed-loop throughput of one configuration.
-
-    It is the lowest of several windows: on a shared host a core's speed changes by the second, and
-    a load point near its best would exceed its capacity at other times.
-    """
-
-    per_s: float
-    generator_bound: bool
-    """True if the generator was the limit: the server's capacity is at least ``per_s``."""
-
-    @classmethod
-    def of(cls, windows: Iterable[Measurement], server_cores: int) -> Capacity | None:
-        """Return the capacity from windows in a closed loop; None without answers."""
-        valid = [window for window in windows if window.valid]
-        per_s = min((window.completed_per_s for window in valid), default=0.0)
-        return cls(per_s, generator_is_limit(valid, server_cores)) if per_s > 0 else None
-
-
-def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -> Capacity:
+def measure_capacity(bench: Bench, baseline: Configuration) -> Capacity:
     """Saturate the baseline in a closed loop, in a few short windows.
 
     Raises:
@@ -68,7 +42,8 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
         needs_all=True,
     )
     bench.progress.phase("capacity of the baseline", spec.plan.cost_s(1))
-    found = Capacity.of(repeat_until_complete(bench, spec).windows, server_cores)
+    windows = repeat_until_complete(bench, spec).windows
+    found = Capacity.of(windows, bench.store.record().cores)
     if found is None:
         raise InstrumentError("the baseline answers 0 requests/s, too few to measure")
     return found
@@ -108,29 +83,6 @@ def _within(value: float, most: float) -> float:
     return min(max(0.0, value), most)
 
 
-def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str]:
-    """Return the offered rate of the study with its source, in words.
-
-    Raises:
-        InstrumentError: the capacity is too small to measure.
-    """
-    if rate_per_s is not None:
-        share = rate_per_s / capacity.per_s
-        return rate_per_s, f"--rate, {share:.0%} of the baseline's capacity"
-    rate = _round(LOAD_SHARE * capacity.per_s)
-    if rate < 1:
-        raise InstrumentError(
-            f"the baseline answers {capacity.per_s:.2f} requests/s, too few to measure"
-        )
-    return rate, f"{LOAD_SHARE:.0%} of the baseline's capacity"
-
-
-def lower(load: tuple[float, str]) -> tuple[float, str]:
-    """Return the next lower load point, if the baseline cannot hold this one in an open loop."""
-    rate, source = load
-    return _round(0.8 * rate), source.removesuffix(_LOWERED) + _LOWERED
-
-
 def run_aa(
     bench: Bench,
     baseline: Configuration,
@@ -168,14 +120,27 @@ def calibration(
     bench: Bench,
     blocks: Sequence[Block],
     capacity: Capacity,
-    load: tuple[float, str],
+    load: StudyLoad,
     *,
+    cores: int,
     effect: float,
     budget: Budget,
     plan: StudyPlan,
     design: Design = FIXED,
 ) -> Calibration:
-    """Return the noise, and what the planned blocks can see, from the A/A blocks."""
+    """Return the noise, and what the planned blocks can see, from the A/A blocks.
+
+    Args:
+        bench: bench of the study.
+        blocks: its A/A blocks.
+        capacity: closed-loop capacity of the baseline.
+        load: load point of the blocks.
+        cores: number of the server's cores.
+        effect: reduction to claim, as a share.
+        budget: time of the study.
+        plan: its plan.
+        design: its design.
+    """
     noises = [aa_differences(blocks, objective) for objective in bench.goals.objectives]
     sigmas = [pooled_sigma(differences) for differences in noises]
     sigma = sigmas[0]
@@ -192,8 +157,9 @@ def calibration(
     return Calibration(
         capacity_per_s=capacity.per_s,
         generator_bound=capacity.generator_bound,
-        rate_per_s=load[0],
-        rate_source=load[1],
+        rate_per_s=load.rate_per_s,
+        rate_source=load.words(cores),
+        busy_share=load.busy_share,
         sigma_d=sigma.sigma_d,
         sigma_d_upper=sigma.upper_limit(),
         degrees_of_freedom=sigma.degrees_of_freedom,
@@ -257,8 +223,8 @@ def planned_blocks(
 
 
 def limit_point(
-    bench: Bench, baseline: Configuration, slo: Constraint, start_per_s: float, plan: StudyPlan
-) -> tuple[float, str]:
+    bench: Bench, baseline: Configuration, slo: Constraint, start: StudyLoad, plan: StudyPlan
+) -> StudyLoad:
     """Return the rate at which the baseline just meets a latency limit, the start of every arm.
 
     Raises:
@@ -270,7 +236,7 @@ def limit_point(
         arms=(Arm(BASELINE, baseline),),
         plan=plan.confirm,
         mode="open",
-        rate_per_s=start_per_s,
+        rate_per_s=start.rate_per_s,
         needs_all=False,
         seek=slo,
     )
@@ -285,10 +251,5 @@ def limit_point(
             f" {lowest.rate_per_s:,.0f}/s it has {slo.metric.value(lowest):,.0f} µs; allow a longer"
             " one by --slo, or begin lower by --rate"
         )
-    return _round(math.exp(found.ln_rate)), f"where the baseline just has {slo.text}"
-
-
-def _round(rate: float) -> float:
-    """Return two significant digits, for a figure that is easy to repeat."""
-    digits = max(0, math.floor(math.log10(rate)) - 1) if rate >= 1 else 0
-    return float(round(rate, -digits))
+    rule = f"where the baseline just has {slo.text}"
+    return replace(start, rate_per_s=two_digits(math.exp(found.ln_rate)), rule=rule)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from tuner.errors import HostError, InstrumentError
 from tuner.judge.confirmation import estimand, tally_of
+from tuner.judge.load_point import other_rates
 from tuner.judge.plan import FIXED, STALL_ALLOWANCE, Design, StudyPlan
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
-from tuner.phases.calibrate import OTHER_LOAD_SHARES
 from tuner.phases.compare import PlannedBlocks, run_blocks
 from tuner.phases.seal import sealed
 from tuner.record.model import Calibration, Protocol, Record
@@ -157,7 +157,7 @@ def _is_safe(bench: Bench, record: Record) -> bool:
 def run_load_points(
     bench: Bench, candidate: Configuration, calibration: Calibration, plan: StudyPlan
 ) -> None:
-    """Measure both arms at other shares of the capacity, towards saturation.
+    """Measure both arms at a lower and at a higher rate, towards saturation.
 
     Each has one block, which is a look and not a claim. A failed block is left out with a note.
     """
@@ -165,7 +165,7 @@ def run_load_points(
         return
     done = {b.index for b in bench.store.record().blocks if b.phase == "load-points"}
     bench.progress.phase("other load points", plan.points_s)
-    for index, share in enumerate(OTHER_LOAD_SHARES):
+    for index, rate_per_s in enumerate(other_rates(calibration)):
         if index in done:
             continue
         spec = BlockSpec(
@@ -174,7 +174,7 @@ def run_load_points(
             arms=(Arm(BASELINE, bench.baseline), Arm(CANDIDATE, candidate)),
             plan=plan.load_points,
             mode="open",
-            rate_per_s=round(share * calibration.capacity_per_s),
+            rate_per_s=rate_per_s,
             needs_all=False,
         )
         # At a lower rate the same windows have fewer requests.
@@ -183,5 +183,5 @@ def run_load_points(
         try:
             run_block(replace(bench, gates=gates), spec)
         except (HostError, InstrumentError) as error:
-            bench.progress.note(f"load point {share:.0%} left out: {error}")
-        bench.progress.step(f"{share:.0%} of the baseline's capacity", 0.0)
+            bench.progress.note(f"load point {rate_per_s:,.0f}/s left out: {error}")
+        bench.progress.step(f"load point {rate_per_s:,.0f}/s", 0.0)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tuner.errors import HostError
 from tuner.judge.contest import ContestPlan, block_cost_s
+from tuner.judge.load_point import Capacity, contest_load, load_point
 from tuner.judge.plan import BlockPlan, Sampling, StudyPlan, plan_blocks
 from tuner.judge.scoring import windows_of
 from tuner.measurement.stalls import CYCLES, SPANS
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
-from tuner.phases.calibrate import Capacity, load_point, measure_capacity, run_aa
+from tuner.phases.calibrate import measure_capacity, run_aa
 from tuner.phases.compare import PlannedBlocks, run_blocks
-from tuner.phases.probe import OverloadedError, probe, sampling_of
+from tuner.phases.probe import OverloadedError, sampling_of, settle
 from tuner.phases.study import (
     SATURATION_GATES,
     Calibrated,
@@ -30,7 +31,7 @@ CAPACITY = BlockPlan(rounds=3, window_s=0.5, first_warmup_s=0.4, warmup_s=0.1)
 
 
 _BUSIEST = 0.8
-"""Share of the weakest arm's capacity above which its busy cycles hardly ever end."""
+"""Busy share of the weakest arm's cores above which its busy cycles hardly ever end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,12 @@ class ContestLoad:
     """Offered rate; ignored in a closed loop."""
     slice_ms: float = 0.0
     level: int | None = None
+    source: str = ""
+    """The rule behind the rate, in words."""
+    busy_share: float | None = None
+
+
+CLOSED_LOOP = ContestLoad(0.0, source="as much as is answered, in a closed loop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +59,22 @@ class Capacities:
     """Arms with a higher capacity, because the generator was the limit."""
     refused: dict[str, str]
     """The server's messages for refused arms, by label."""
+    busy_shares: Mapping[str, float | None] = field(default_factory=dict)
+    """Busy share of the server's cores in it, by label."""
+
+    @property
+    def weakest(self) -> str:
+        """Label of the arm with the lowest capacity."""
+        return min(self.per_s, key=self.per_s.__getitem__)
+
+    def of(self, label: str) -> Capacity:
+        """Return the capacity of one arm."""
+        return Capacity(
+            self.per_s[label], label in self.generator_bound, self.busy_shares.get(label)
+        )
 
 
-def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> Capacities:
+def measure_capacities(bench: Bench, arms: Sequence[Arm]) -> Capacities:
     """Saturate every arm in a closed loop, in common rounds.
 
     Raises:
@@ -76,11 +96,13 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
     block = repeat_until_complete(replace(bench, gates=gates, rule=None), spec)
     per_s: dict[str, float] = {}
     bound: list[str] = []
+    busy: dict[str, float | None] = {}
+    cores = bench.store.record().cores
     for arm in arms:
-        found = Capacity.of(windows_of(block, arm.label), server_cores)
+        found = Capacity.of(windows_of(block, arm.label), cores)
         if found is None:
             continue
-        per_s[arm.label] = found.per_s
+        per_s[arm.label], busy[arm.label] = found.per_s, found.busy_share
         bound += [arm.label] * found.generator_bound
         note = ", the generator's limit" if found.generator_bound else ""
         bench.progress.note(f"{arm.label}: {found.per_s:,.0f} requests/s{note}")
@@ -89,7 +111,7 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
         bench.progress.note(f"{label} is refused by the server: {words}")
     if not per_s:
         raise HostError("no arm answers; " + "; ".join(refused.values()))
-    return Capacities(per_s, tuple(bound), refused)
+    return Capacities(per_s, tuple(bound), refused, busy)
 
 
 def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
@@ -105,14 +127,11 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
         sampling = sampling_of(known, bench)
         plan = _quick(bench, known.rate_per_s, spec, sampling)
         return Calibrated(gated(bench, plan, sampling.level), known, plan, 0)
-    capacity = measure_capacity(
-        replace(bench, gates=SATURATION_GATES), bench.baseline, spec.server_cores
-    )
-    load = load_point(capacity, spec.rate_per_s)
-    sampling, load = probe_load(bench, load, fixed=spec.rate_per_s is not None)
-    plan = _quick(bench, load[0], spec, sampling)
+    capacity = measure_capacity(replace(bench, gates=SATURATION_GATES), bench.baseline)
+    sampling, load = probe_load(bench, load_point(capacity, spec.rate_per_s), capacity)
+    plan = _quick(bench, load.rate_per_s, spec, sampling)
     ready = gated(bench, plan, sampling.level)
-    blocks = run_aa(ready, bench.baseline, load[0], plan)
+    blocks = run_aa(ready, bench.baseline, load.rate_per_s, plan)
     found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
     return Calibrated(ready, found, plan, 0)
 
@@ -123,20 +142,33 @@ def _quick(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling)
 
 
 def probe_contest(
-    bench: Bench, arms: Sequence[Arm], seen: Capacities, rate_per_s: float
+    bench: Bench, arms: Sequence[Arm], seen: Capacities, wanted_per_s: float | None, kind: str
 ) -> ContestLoad:
     """Return the load of a contest: in slices if all arms have idle moments at the rate.
 
-    The weakest arm is probed, since its busy cycles are the longest.
+    The weakest arm is probed, since its cores are the busiest and its busy cycles the longest.
+
+    Args:
+        bench: bench of the contest.
+        arms: its arms.
+        seen: their capacities.
+        wanted_per_s: the published or wanted rate; None without one.
+        kind: name for the wanted rate.
     """
-    weakest = min(arms, key=lambda arm: seen.per_s[arm.label])
-    if bench.goals.mode == "closed" or rate_per_s > _BUSIEST * seen.per_s[weakest.label]:
-        return ContestLoad(rate_per_s)
+    if bench.goals.mode == "closed":
+        return CLOSED_LOOP
+    weakest = next(arm for arm in arms if arm.label == seen.weakest)
+    capacity = seen.of(weakest.label)
+    load = contest_load(wanted_per_s, capacity, kind)
     try:
-        found = probe(bench, weakest.configuration, rate_per_s)
+        found, load = settle(bench, weakest.configuration, load, capacity)
     except OverloadedError:
-        return ContestLoad(rate_per_s)
-    return ContestLoad(rate_per_s, found.slice_ms, found.level)
+        return ContestLoad(load.rate_per_s, source=load.source)
+    words = load.words(len(bench.store.record().cores.server))
+    alone = ContestLoad(load.rate_per_s, source=words, busy_share=load.busy_share)
+    if load.busy_share is not None and load.busy_share > _BUSIEST:
+        return alone
+    return replace(alone, slice_ms=found.slice_ms, level=found.level)
 
 
 def run_contest(bench: Bench, arms: Sequence[Arm], plan: ContestPlan, load: ContestLoad) -> bool:

@@ -10,11 +10,12 @@ import numpy as np
 from tuner.errors import HostError
 from tuner.goals.metric import Metric
 from tuner.judge.arms import excluded_share
+from tuner.judge.load_point import load_point
 from tuner.judge.plan import BlockPlan, StudyPlan, plan_blocks
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
-from tuner.phases.calibrate import aa_differences, load_point, measure_capacity
+from tuner.phases.calibrate import aa_differences, measure_capacity
 from tuner.phases.study import SATURATION_GATES, gated, probe_load
 from tuner.record.model import Block
 from tuner.stats.power import pooled_sigma
@@ -40,7 +41,7 @@ class HostNoise:
     """Share of requests touched by stalls."""
 
 
-def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
+def measure_noise(bench: Bench, time_s: float) -> HostNoise:
     """Measure identical instances in one block, and scale their noise to a study's blocks.
 
     The variance of a block's difference has two parts: one of the starts, which no number of
@@ -49,7 +50,6 @@ def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
 
     Args:
         bench: bench with the baseline.
-        server_cores: number of the server's cores.
         time_s: length of the study, for the size of its blocks.
 
     Raises:
@@ -57,17 +57,18 @@ def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
         InstrumentError: the generator failed.
     """
     saturated = replace(bench, gates=SATURATION_GATES)
-    capacity = measure_capacity(saturated, bench.baseline, server_cores)
+    capacity = measure_capacity(saturated, bench.baseline)
     try:
-        sampling, load = probe_load(bench, load_point(capacity, None), fixed=False)
+        sampling, load = probe_load(bench, load_point(capacity, None), capacity)
     except HostError as error:
         raise HostError(f"{_IMPOSSIBLE}: {error}") from error
-    plan = plan_blocks(bench.goals, load[0], time_s, sampling=sampling)
+    plan = plan_blocks(bench.goals, load.rate_per_s, time_s, sampling=sampling)
     short = _short(plan)
-    block = _aa_block(gated(bench, short, sampling.level), load[0], short.aa)
+    block = _aa_block(gated(bench, short, sampling.level), load.rate_per_s, short.aa)
     if block.state != "complete":
-        raise HostError(f"{_IMPOSSIBLE}: {block.reason} (at {load[0]:,.0f} requests/s)")
-    return HostNoise(_sigma(bench, block, plan.confirm), load[0], excluded_share(block.windows))
+        raise HostError(f"{_IMPOSSIBLE}: {block.reason} (at {load.rate_per_s:,.0f} requests/s)")
+    sigma_d = _sigma(bench, block, plan.confirm)
+    return HostNoise(sigma_d, load.rate_per_s, excluded_share(block.windows))
 
 
 def _short(plan: StudyPlan) -> StudyPlan:

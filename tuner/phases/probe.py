@@ -1,9 +1,10 @@
-"""Before the noise is measured: what a request is worth at the load point, and in what slices.
+"""Before the noise is measured: the load point, what a request is worth there, and in what slices.
 
-A few windows of the baseline alone show how long its busy cycles are and how often the host stalls.
-From them follow the level of the cycles, the length of the slices, and the effective samples per
-request, which the plan needs for the length of its rounds. All three are kept in the record's
-calibration and are the same for all arms.
+A few windows of the baseline alone show how busy the server's cores are, how long its busy cycles
+last and how often the host stalls. From them follow the rate (``tuner.judge.load_point``), the
+level of the cycles, the length of the slices, and the effective samples per request, which the plan
+needs for the length of its rounds. All are kept in the record's calibration and are the same for
+all arms.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from tuner.judge.load_point import MOST_MOVES, Capacity, StudyLoad, moved
 from tuner.judge.plan import ASSUMED, BlockPlan, Sampling
 from tuner.judge.scoring import BASELINE
+from tuner.measurement.bottleneck import busy_share
 from tuner.measurement.cycles import effective_size
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Measurement, RawWindow, Samples, weights_of
@@ -52,32 +55,75 @@ def sampling_of(known: Calibration, bench: Bench) -> Sampling:
     return Sampling(known.effective_share, known.slice_ms if _can(bench) else 0.0, known.level)
 
 
-def probe(bench: Bench, baseline: Configuration, rate_per_s: float) -> Sampling:
-    """Measure the baseline by itself at the load point.
+def settle(
+    bench: Bench,
+    configuration: Configuration,
+    load: StudyLoad,
+    capacity: Capacity,
+) -> tuple[Sampling, StudyLoad]:
+    """Probe a configuration at a load, and move the load to where its cores are busy as wanted.
+
+    Args:
+        bench: bench of the study.
+        configuration: the configuration.
+        load: the first load.
+        capacity: closed-loop capacity of the configuration.
+
+    Raises:
+        OverloadedError: it does not keep up with the first load.
+        HostError, InstrumentError: it could not be measured.
+    """
+    if bench.goals.mode == "closed" or bench.goals.seek:
+        # A closed loop is sliced by time alone; a search for a rate has windows at many rates.
+        length_ms = _SLICES_MS[1] if _can(bench) and not bench.goals.seek else 0.0
+        return Sampling(1.0, length_ms), load
+    sampling, busy = _probe(bench, configuration, load.rate_per_s)
+    load = load.probed(busy)
+    for _ in range(MOST_MOVES):
+        following = moved(load, capacity)
+        if following is None:
+            break
+        bench.progress.note(
+            f"at {load.rate_per_s:,.0f}/s the server's cores are {load.busy_share:.0%} busy;"
+            f" trying {following.rate_per_s:,.0f}/s"
+        )
+        try:
+            sampling, busy = _probe(bench, configuration, following.rate_per_s)
+        except OverloadedError as error:
+            bench.progress.note(f"{error}; staying at {load.rate_per_s:,.0f}/s")
+            break
+        load = following.probed(busy)
+    return sampling, load
+
+
+def _probe(
+    bench: Bench, configuration: Configuration, rate_per_s: float
+) -> tuple[Sampling, float | None]:
+    """Measure a configuration by itself; return its sampling and the busy share of its cores.
 
     Raises:
         OverloadedError: it does not keep up with the rate.
         HostError, InstrumentError: it could not be measured.
     """
-    if bench.goals.mode == "closed" or bench.goals.seek:
-        # A closed loop is sliced by time alone; a search for a rate has windows at many rates.
-        return Sampling(1.0, _SLICES_MS[1] if _can(bench) and not bench.goals.seek else 0.0)
     seen: list[RawWindow] = []
     spec = BlockSpec(
         phase="capacity",
         index=PROBE_INDEX,
-        arms=(Arm(BASELINE, baseline),),
+        arms=(Arm(BASELINE, configuration),),
         plan=replace(_WINDOWS, exclusive=bench.exclusive),
         mode="open",
         rate_per_s=rate_per_s,
         needs_all=False,
     )
-    bench.progress.phase("length of the slices", spec.plan.cost_s(1))
-    gates = replace(bench.gates, samples_needed=1)
+    bench.progress.phase("load point and slices", spec.plan.cost_s(1))
+    # An overloaded server may leave no effective sample, and is the reason for it.
+    gates = replace(bench.gates, samples_needed=0)
     block = run_block(replace(bench, gates=gates), spec, witness=seen.append)
     if _overloaded(block.windows):
         raise OverloadedError(next("; ".join(w.invalid) for w in block.windows if w.bad))
-    return sampling(seen, bench.rule.gap_us if bench.rule else None, rate_per_s, slices=_can(bench))
+    gap_us = bench.rule.gap_us if bench.rule else None
+    found = sampling(seen, gap_us, rate_per_s, slices=_can(bench))
+    return found, busy_share(block.windows, bench.store.record().cores)
 
 
 def _overloaded(windows: Sequence[Measurement]) -> bool:

@@ -8,24 +8,22 @@ from dataclasses import dataclass, replace
 from tuner.errors import HostError
 from tuner.judge.confirmation import tally_of
 from tuner.judge.forecast import Question, Times, claim_words
+from tuner.judge.load_point import Capacity, StudyLoad, load_point, lower
 from tuner.judge.plan import ASSUMED, FIXED, Budget, Design, Sampling, StudyPlan
 from tuner.measurement.stalls import SPANS
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import InvalidBlockError
 from tuner.phases.calibrate import (
-    Capacity,
     calibration,
     limit_point,
-    load_point,
-    lower,
     measure_capacity,
     overhead,
     planned_blocks,
     run_aa,
 )
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
-from tuner.phases.probe import OverloadedError, probe, sampling_of
+from tuner.phases.probe import OverloadedError, sampling_of, settle
 from tuner.phases.search import SearchSpec, run_search
 from tuner.record.model import Block, Calibration, Record
 from tuner.search.schedule import leaders
@@ -189,62 +187,56 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
         plan = _planned(bench, found.rate_per_s, spec, sampling)
         return _calibrated(bench, found, plan, spec)
     saturated = replace(bench, gates=SATURATION_GATES)
-    capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
+    capacity = measure_capacity(saturated, bench.baseline)
+    bench.progress.note(f"capacity of the baseline {capacity.per_s:,.0f} requests/s")
     load = load_point(capacity, spec.rate_per_s)
     if bench.goals.seek:
-        plan = _planned(bench, load[0], spec, ASSUMED)
+        plan = _planned(bench, load.rate_per_s, spec, ASSUMED)
         ready = gated(bench, plan)
-        load = limit_point(ready, bench.baseline, bench.goals.seek, load[0], plan)
-    bench.progress.note(
-        f"capacity of the baseline {capacity.per_s:,.0f} requests/s;"
-        f" load point {load[0]:,.0f}/s ({load[1]})"
-    )
-    sampling, plan, blocks, load = _noise(bench, spec, load)
+        load = limit_point(ready, bench.baseline, bench.goals.seek, load, plan)
+    sampling, plan, blocks, load = _noise(bench, spec, load, capacity)
     found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
     return _calibrated(bench, found, plan, spec)
 
 
 def _noise(
-    bench: Bench, spec: StudySpec, load: tuple[float, str]
-) -> tuple[Sampling, StudyPlan, list[Block], tuple[float, str]]:
+    bench: Bench, spec: StudySpec, load: StudyLoad, capacity: Capacity
+) -> tuple[Sampling, StudyPlan, list[Block], StudyLoad]:
     """Measure A/A blocks, at a lower load point if the baseline does not keep up in them."""
-    fixed = spec.rate_per_s is not None
     for attempt in range(1, _LOAD_ATTEMPTS + 1):
-        sampling, load = probe_load(bench, load, fixed=fixed)
-        plan = _planned(bench, load[0], spec, sampling)
+        sampling, load = probe_load(bench, load, capacity)
+        plan = _planned(bench, load.rate_per_s, spec, sampling)
+        ready = gated(bench, plan, sampling.level)
         try:
-            blocks = run_aa(gated(bench, plan, sampling.level), bench.baseline, load[0], plan)
+            blocks = run_aa(ready, bench.baseline, load.rate_per_s, plan)
         except InvalidBlockError as error:
-            if fixed or not error.overloaded or attempt == _LOAD_ATTEMPTS:
+            if load.given or not error.overloaded or attempt == _LOAD_ATTEMPTS:
                 raise
             load = lower(load)
-            bench.progress.note(f"{error}; trying {load[0]:,.0f}/s")
+            bench.progress.note(f"{error}; trying {load.rate_per_s:,.0f}/s")
         else:
             return sampling, plan, blocks, load
     raise AssertionError("the last attempt returns or raises")
 
 
-def probe_load(
-    bench: Bench, load: tuple[float, str], *, fixed: bool
-) -> tuple[Sampling, tuple[float, str]]:
+def probe_load(bench: Bench, load: StudyLoad, capacity: Capacity) -> tuple[Sampling, StudyLoad]:
     """Return slices and level for the load point, and the load point that the baseline holds.
-
-    Args:
-        load: rate and its source, in words.
-        fixed: whether the rate is the user's.
 
     Raises:
         HostError: the baseline does not keep up with the rate, nor with lower ones.
     """
     for attempt in range(_LOAD_ATTEMPTS):
         try:
-            sampling = probe(bench, bench.baseline, load[0])
+            sampling, load = settle(bench, bench.baseline, load, capacity)
         except OverloadedError as error:
-            if fixed or attempt + 1 == _LOAD_ATTEMPTS:
-                raise HostError(f"at {load[0]:,.0f}/s the baseline fails: {error}") from error
+            if load.given or attempt + 1 == _LOAD_ATTEMPTS:
+                rate = f"{load.rate_per_s:,.0f}/s"
+                raise HostError(f"at {rate} the baseline fails: {error}") from error
             load = lower(load)
-            bench.progress.note(f"{error}; trying {load[0]:,.0f}/s")
+            bench.progress.note(f"{error}; trying {load.rate_per_s:,.0f}/s")
         else:
+            cores = len(bench.store.record().cores.server)
+            bench.progress.note(f"load point {load.rate_per_s:,.0f}/s ({load.words(cores)})")
             bench.progress.note(_words(sampling))
             return sampling, load
     raise AssertionError("the last attempt returns or raises")
@@ -263,7 +255,7 @@ def keep_calibration(
     spec: StudySpec,
     blocks: Sequence[Block],
     capacity: Capacity,
-    load: tuple[float, str],
+    load: StudyLoad,
     *,
     plan: StudyPlan,
     sampling: Sampling,
@@ -274,6 +266,7 @@ def keep_calibration(
         blocks,
         capacity,
         load,
+        cores=spec.server_cores,
         effect=spec.effect,
         budget=Budget(spec.time_s, spec.search),
         plan=plan,

@@ -110,6 +110,8 @@ class Contest:
     """Length of the slices in which the arms share a window, ms; 0: separate windows."""
     level: int | None = None
     """Outstanding requests above which a busy cycle begins; None: spans around stalls."""
+    busy_share: float | None = None
+    """Busy share of the weakest arm's cores at the rate; None if unknown."""
     alike: tuple[AlignedDefault, ...] = ()
     scaling: tuple[str, ...] = ()
     """Scaling of the published sizes, in words."""

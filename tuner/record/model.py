@@ -177,6 +177,9 @@ class Calibration:
     """Length of the slices in which arms share a window, ms; 0: separate windows."""
     level: int | None = None
     """Outstanding requests above which a busy cycle begins; None in earlier records."""
+    busy_share: float | None = None
+    """Busy share of the server's cores at the load point, with a backend that shares them; None if
+    unknown, and in earlier records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 
 from tuner.judge.results import StudyResult
 from tuner.machine.facts import CoreSplit
+from tuner.measurement.bottleneck import busy_share
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement
 from tuner.record.model import Evidence, Original, Protocol, Record, TrialState
@@ -259,10 +258,10 @@ def scope(study: StudyResult) -> str:
     record, parts = study.record, []
     if study.objective.mode == "open" and not study.objective.slo:
         parts.append(f"at {figure(calibration.rate_per_s, '/s')} ({calibration.rate_source})")
-    busy = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s and w.duration_s > 0]
-    if busy:
-        share = statistics.median(busy) / len(record.cores.server)
-        parts.append(f"with the baseline's cores {figure(share, 'share')} busy")
+    # Otherwise the source of the rate has it.
+    busy = busy_share(windows, record.cores) if calibration.busy_share is None else None
+    if busy is not None:
+        parts.append(f"with the baseline's cores {figure(busy, 'share')} busy")
     parts.append(f"for {record.server.name} {record.server.version} on {record.host.hostname}")
     return f"The figures hold for the typical block of {len(study.used)}, {', '.join(parts)}."
 
@@ -434,7 +433,7 @@ def _stall_rule(rule: StallRule | None, record: Record) -> str:
 def _cores(cores: CoreSplit) -> str:
     if cores.shared:
         return f"{_ids(cores.server)}, shared by server and generator"
-    names = [field.name for field in fields(cores) if field.name != "shared"]
+    names = ("generator", "server", "backend")
     return ", ".join(f"{name} {_ids(ids)}" for name in names if (ids := getattr(cores, name)))
 
 

@@ -127,6 +127,8 @@ _LATER: Mapping[str, object] = {
     "level": None,
     "margin_symmetric": False,
     "evidence": "typical",
+    "busy_share": None,
+    "backend_apart": False,
 }
 """Fields that older records lack, with the value that says so."""
 

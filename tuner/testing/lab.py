@@ -67,7 +67,10 @@ class Effect:
     error_share: float = 0.0
     """Share of requests that fail."""
     cpu_us: float = 100.0
-    """CPU time of the server by request."""
+    """CPU time of the server by request, in a closed loop."""
+    open_loop_cpu: float = 1.0
+    """CPU time by request in an open loop, relative to the closed loop: a saturated server takes
+    several requests at a time, and spends less on each."""
     memory_mib: float = 8.0
     """Resident memory of the server."""
 
@@ -323,6 +326,7 @@ class SimulatedHost:
         failed = int((outcome == _FAILED).sum())
         timeouts = int((outcome == _TIMED_OUT).sum())
         offered = count if open_loop else round(rate_per_s * spec.duration_s)
+        cpu_us = effect.cpu_us * (effect.open_loop_cpu if open_loop else 1.0)
         return RawWindow(
             window_id=spec.window_id,
             instance=spec.instance,
@@ -345,7 +349,7 @@ class SimulatedHost:
             steal_s=sum(end - start for start, end in (*generator, *server)) / 1e9,
             generator_cpu_s=spec.duration_s,
             generator_busy_share=0.98 if starved else 0.35,
-            server_cpu_s=(offered - failed - timeouts) * effect.cpu_us * math.exp(level) / 1e6,
+            server_cpu_s=(offered - failed - timeouts) * cpu_us * math.exp(level) / 1e6,
             server_rss_bytes=round(effect.memory_mib * 2**20),
             protocol=NEGOTIATED[workload.wire.protocol],
             samples=Samples(
