@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tuner.measurement.cycles import (
     weights,
 )
 from tuner.measurement.latency import summarise
+from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.stalls import CYCLES, Span, StallRule
 from tuner.measurement.window import Turns, measure
 
@@ -169,7 +171,24 @@ def test_stalled_time_is_that_of_the_own_slices() -> None:
     turns = Turns(slice_ns=100 * MS, order=(0, 1, 1, 0), place=1)
     assert (turns.end_ns, turns.borders_ns) == (400 * MS, [100 * MS, 300 * MS])
     window = raw_window(turns=turns, server_spans=((90 * MS, 130 * MS), (350 * MS, 400 * MS)))
-    assert measure(window, None, GATES).stalled_share == pytest.approx(30 / 200)
+    found = measure(window, None, GATES)
+    assert found.stalled_share == pytest.approx(30 / 200)
+    assert found.server_spans == ((100 * MS, 130 * MS),)
+
+
+def test_a_shared_window_does_not_make_its_stalls_look_like_work() -> None:
+    """Four arms share a tenth of stalled time: it is a tenth for each, and not four tenths."""
+    order, place = (0, 1, 2, 3) * 25, 2
+    turns = Turns(slice_ns=10 * MS, order=order, place=place)
+    stalls = tuple((at * MS, (at + 1) * MS) for at in range(0, 1_000, 10))
+    shared = raw_window(turns=turns, duration_s=0.25, server_spans=stalls, steal_s=0.4)
+    found = measure(replace(shared, generator_cpu_s=1.0), None, GATES)
+    assert found.stalled_share == pytest.approx(0.1)
+    assert [found.steal_s, found.generator_cpu_s] == pytest.approx([0.1, 0.25])
+    assert sum(end - start for start, end in found.server_spans) == 25 * MS
+    assert likely_work([found]) == "", "the hypervisor took as much"
+    alone = measure(replace(shared, steal_s=0.0), None, GATES)
+    assert "gaps took 10.0% of the time" in likely_work([alone])
 
 
 def test_an_arm_that_cannot_keep_up_in_its_slices_fails_the_rate() -> None:

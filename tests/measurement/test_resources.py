@@ -64,8 +64,9 @@ def test_arms_that_share_a_window_share_what_is_not_their_own() -> None:
     groups = {"server": (1,), "generator": (2,)}
     before = reading(0.0, p1=IDLE, p2=IDLE)
     whole = between(before, reading(1.0, after, p1=BUSY, p2=BUSY), groups, loaded_s=0.5)
-    found = part_of(replace(whole, backend=whole.server), 2)
-    assert found.server == whole.server
+    waited = whole.server and replace(whole.server, queued_s=0.3, foreign_s=0.2)
+    found = part_of(replace(whole, server=waited, backend=whole.server), 2)
+    assert found.server == whole.server, "it also waits for the other arms"
     assert found.generator is not None
     assert (found.generator.cpu_s, found.received_bytes) == (0.75, 2_000)
     assert found.backend is None

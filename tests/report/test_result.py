@@ -15,7 +15,7 @@ import pytest
 from tuner.judge.results import StudyResult, evaluate
 from tuner.load.wrk2 import WRK2
 from tuner.record.model import Block, Original, Record
-from tuner.report.facts import limits, method_facts
+from tuner.report.facts import limits, method_facts, scope
 from tuner.report.html import render_html
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.sample_record import STAGES, sample_record
@@ -354,3 +354,45 @@ def test_a_gain_of_server_and_kernel_is_of_both_together(record: Records) -> Non
     said = f"{own} changes of {found.server.name} and 1 of the host's kernel: the gain is of all"
     assert any(said in warning for warning in reported.warnings)
     assert not any("host's kernel" in warning for warning in evaluate(found).warnings)
+
+
+def sliced(original: Record) -> Record:
+    """Return a record whose arms share all windows in slices."""
+    blocks = tuple(
+        replace(block, windows=tuple(replace(w, slice_ms=20.0, frozen=True) for w in block.windows))
+        for block in original.blocks
+    )
+    return replace(original, blocks=blocks)
+
+
+def test_a_report_says_how_the_arms_took_turns(record: Records) -> None:
+    """In slices of shared windows there is no order of windows to speak of."""
+    original = record()
+    page = render_html(evaluate(original))
+    assert "are measured in random order. What disturbs" in page
+    study = evaluate(sliced(original))
+    page = render_html(study)
+    assert "share windows in slices of 20 ms, in an order drawn for each set. What" in page
+    assert "measured in random order" not in page
+    assert dict(method_facts(study))["Slices"] == (
+        "the arms took turns in shared windows, in slices of 20 ms, in an order drawn for each"
+        " set; servers not at turn were stopped"
+    )
+
+
+def test_arms_that_share_windows_have_no_order_within_a_round(record: Records) -> None:
+    """The diagnostic of that order is for windows that follow one another."""
+    original = record()
+    codes = [{found.code for found in evaluate(r).findings} for r in (original, sliced(original))]
+    assert codes[0] - codes[1] == {"order-effect"}
+
+
+def test_the_scope_states_the_load_once(record: Records) -> None:
+    """Calibration has the busy share of the cores with the rate; older records have it apart."""
+    original = record()
+    assert original.calibration is not None
+    assert "with the baseline's cores" in scope(evaluate(original))
+    source = "61% of the baseline's capacity; its 2 cores are 71% busy"
+    known = replace(original.calibration, rate_source=source, busy_share=0.71)
+    words = scope(evaluate(replace(original, calibration=known)))
+    assert f"/s ({source}), for " in words

@@ -100,7 +100,10 @@ def _stalls(used: Sequence[PairedBlock]) -> Diagnostic:
 def _of_rounds(
     used: Sequence[PairedBlock], objective: Objective
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """Return findings from single windows; none for a capacity with windows at several rates."""
+    """Return findings from single windows; none for a capacity with windows at several rates.
+
+    Arms that share windows in slices have no order within a round.
+    """
     if objective.slo:
         return [], []
     # An interrupted block has fewer rounds; the arrays have the rounds common to all.
@@ -114,4 +117,6 @@ def _of_rounds(
     ]
     places = [[list(pair) for pair in block.places[:rounds]] for block in used]
     differences = [[there - here for here, there in block] for block in values]
-    return [order_effect(values, places)], [variance_shares(differences)]
+    sliced = any(window.slice_ms for block in used for window in block.baseline)
+    order = [] if sliced else [order_effect(values, places)]
+    return order, [variance_shares(differences)]

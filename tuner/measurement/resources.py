@@ -144,12 +144,15 @@ def between(
 def part_of(whole: Resources, arms: int) -> Resources:
     """Return one arm's part of the use around a window that arms shared in slices.
 
-    The server's processes are its own. The generator's use and the host's counters are divided
-    evenly. The backend's is unknown: it served all arms, and which one made it work cannot be seen.
+    The server's processes are its own; their CPU time, switches and memory include what they did
+    outside their slices. The generator's use and the host's counters are divided evenly. Two things
+    are unknown: the backend's use, since it served all arms, and the server's waits for a core,
+    since it also waits for the other arms and their backend.
     """
-    generator = whole.generator
+    server, generator = whole.server, whole.generator
     return replace(
         whole,
+        server=server and replace(server, queued_s=None, foreign_s=None),
         backend=None,
         generator=generator
         and replace(generator, user_s=generator.user_s / arms, system_s=generator.system_s / arms),

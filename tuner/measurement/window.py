@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tuner.measurement.cycles import (
     Disturbances,
-    Instants,
     Traffic,
     Weights,
     effective_size,
@@ -89,10 +88,16 @@ class Turns:
         """Times in which a server that is continued takes the core from the one at turn."""
         return [(at - self.lead_ns, at) for at in self.borders_ns] if self.lead_ns else []
 
-    @property
-    def own(self) -> Instants:
-        """Starts of the arm's own slices, ns."""
-        return np.flatnonzero(np.array(self.order) == self.place).astype(np.int64) * self.slice_ns
+    def own(self, spans: Iterable[Span]) -> tuple[Span, ...]:
+        """Return the parts of spans that lie in the arm's own slices."""
+        found = []
+        for start, end in spans:
+            first, last = max(0, start) // self.slice_ns, (end - 1) // self.slice_ns
+            for slice_ in range(first, min(last + 1, len(self.order))):
+                if self.order[slice_] == self.place:
+                    begins = slice_ * self.slice_ns
+                    found.append((max(start, begins), min(end, begins + self.slice_ns)))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +124,7 @@ class WindowCounts:
     realtime: bool
     """True if the ticker on the server's cores had real-time priority; else no server spans."""
     steal_s: float
+    """Time that the hypervisor took from the watched cores; of a shared window the arm's part."""
     generator_cpu_s: float
     generator_busy_share: float
     server_cpu_s: float | None
@@ -220,8 +226,9 @@ def measure(
     """
     seen = _seen(raw, rule)
     other = unlike(asked, raw.protocol, raw.agreed) if asked else ""
-    reasons, bad = _judge(raw, seen, gates, other)
-    counts: dict[str, Any] = {each.name: getattr(raw, each.name) for each in fields(WindowCounts)}
+    own = _own(raw)
+    reasons, bad = _judge(own, seen, gates, other)
+    counts: dict[str, Any] = {each.name: getattr(own, each.name) for each in fields(WindowCounts)}
     return Measurement(
         **counts,
         completed_per_s=raw.completed / raw.duration_s if raw.duration_s > 0 else 0.0,
@@ -233,7 +240,24 @@ def measure(
         invalid=reasons,
         bad=bad,
         effective=seen.effective,
-        stalled_share=_stalled_share(raw),
+        stalled_share=_stalled_share(own),
+    )
+
+
+def _own(raw: RawWindow) -> RawWindow:
+    """Return a part of a shared window with what happened in the arm's own slices.
+
+    Stolen and generator's CPU time have no instants, so they are divided evenly.
+    """
+    turns = raw.turns
+    if turns is None:
+        return raw
+    return replace(
+        raw,
+        generator_spans=turns.own(raw.generator_spans),
+        server_spans=turns.own(raw.server_spans),
+        steal_s=raw.steal_s / turns.arms,
+        generator_cpu_s=raw.generator_cpu_s / turns.arms,
     )
 
 
@@ -325,26 +349,13 @@ def _end_ns(raw: RawWindow) -> int:
     return raw.turns.end_ns if raw.turns else round(raw.duration_s * 1e9)
 
 
-def _stalled_share(raw: RawWindow) -> float:
+def _stalled_share(own: RawWindow) -> float:
     """Return the share of the arm's own time in stalls of any core."""
-    found = merged(spans_of(raw))
-    if not found:
-        return 0.0
-    starts, ends = np.array(found, np.int64).T
-    if raw.turns is None:
-        own, length = np.zeros(1, np.int64), _end_ns(raw)
-    else:
-        own, length = raw.turns.own, raw.turns.slice_ns
-
-    def before(instants: Instants) -> Instants:
-        """Return the stalled time up to each instant."""
-        place = np.searchsorted(starts, instants, "right")
-        whole = np.append(0, np.cumsum(ends - starts))
-        over = np.where(place > 0, np.maximum(ends[place - 1] - instants, 0), 0)
-        return np.asarray(whole[place] - over, np.int64)
-
-    stalled_ns = (before(own + length) - before(own)).sum()
-    return float(stalled_ns / (len(own) * length)) if len(own) * length else 0.0
+    turns = own.turns
+    length_ns = turns.order.count(turns.place) * turns.slice_ns if turns else _end_ns(own)
+    inside = [(max(0, start), min(end, _end_ns(own))) for start, end in spans_of(own)]
+    stalled_ns = sum(end - start for start, end in merged(inside) if end > start)
+    return stalled_ns / length_ns if length_ns else 0.0
 
 
 def _judge(

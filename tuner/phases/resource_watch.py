@@ -37,8 +37,10 @@ class ResourceWatch:
         self._backend = tuple(backend)
         self._servers: dict[str, tuple[int, ...]] = {}
         self._loaded_s: dict[str, float] = {}
-        self._sharing: dict[str, int] = {}
-        """Number of instances that share each window."""
+        self._shared: dict[str, frozenset[str]] = {}
+        """Parts of the window that instances share, by each of its parts."""
+        self._open: frozenset[str] = frozenset()
+        """Parts of the shared window just measured that have not been read yet."""
         self._before: CounterReading | None = None
         self._behind: CounterReading | None = None
         self._seen: frozenset[int] = frozenset()
@@ -49,13 +51,15 @@ class ResourceWatch:
         self._servers = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
         parts = [(w, w.id_of(label)) for w in plan.windows for label in w.instances]
         self._loaded_s = {part: w.warmup_s + w.duration_s for w, part in parts}
-        self._sharing = {part: len(w.instances) for w, part in parts}
+        whole = {w.window_id: frozenset(map(w.id_of, w.instances)) for w in plan.windows}
+        self._shared = {part: whole[w.window_id] for w, part in parts if w.slices}
+        self._open = frozenset()
         self.go_on()
         self._seen = frozenset(self._before.processes if self._before else ())
 
     def go_on(self) -> None:
-        """Read right before the next window."""
-        if self._read is not None:
+        """Read right before the next window; all parts of a shared one have the same readings."""
+        if self._read is not None and not self._open:
             pids = [pid for pids in self._servers.values() for pid in pids]
             self._before = self._read([*pids, *self._generating()], self._backend)
 
@@ -68,12 +72,16 @@ class ResourceWatch:
             "backend": self._backend,
             "generator": self._generating(),
         }
-        after = self._read([*groups["server"], *groups["generator"]], self._backend)
-        self._behind = after
+        parts = self._shared.get(window_id, frozenset())
+        if window_id not in self._open or self._behind is None:
+            servers = self._servers.values() if parts else [groups["server"]]
+            pids = [pid for pids in servers for pid in pids]
+            self._behind = self._read([*pids, *groups["generator"]], self._backend)
+            self._open = parts
+        self._open -= {window_id}
         loaded_s = self._loaded_s.get(window_id, 0.0)
-        whole = between(self._before, after, groups, loaded_s=loaded_s)
-        arms = self._sharing.get(window_id, 1)
-        return whole if arms == 1 else part_of(whole, arms)
+        whole = between(self._before, self._behind, groups, loaded_s=loaded_s)
+        return part_of(whole, len(parts)) if parts else whole
 
     def ended(self, instance: str) -> tuple[int, ...]:
         """Return the processes of an instance that ended in the last window, the main one first.

@@ -391,15 +391,29 @@ def _option(value: object) -> str:
 
 def _slices(windows: Sequence[Measurement]) -> list[tuple[str, str]]:
     """Return how the arms shared the windows; empty for windows of single arms."""
-    lengths = sorted({window.slice_ms for window in windows if window.slice_ms})
+    lengths = _slice_lengths(windows)
     if not lengths:
         return []
     frozen = sum(window.frozen for window in windows)
     stopped = "servers not at turn were stopped"
     if frozen < len(windows):
         stopped = f"{stopped} in {frozen} of {len(windows)} windows" if frozen else "none stopped"
-    length = " and ".join(f"{each:g}" for each in lengths)
-    return [("Slices", f"the arms took turns every {length} ms, in random order; {stopped}")]
+    words = f"the arms took turns in shared windows, in slices of {lengths}"
+    return [("Slices", f"{words}, in an order drawn for each set; {stopped}")]
+
+
+def order_words(study: StudyResult) -> str:
+    """Return how the arms of a block took turns, as the rest of a sentence about them."""
+    lengths = _slice_lengths(_windows(study))
+    if not lengths:
+        return "are measured in random order"
+    return f"share windows in slices of {lengths}, in an order drawn for each set"
+
+
+def _slice_lengths(windows: Sequence[Measurement]) -> str:
+    """Return the lengths of the windows' slices: ``20 ms``; empty without slices."""
+    lengths = sorted({window.slice_ms for window in windows if window.slice_ms})
+    return f"{' and '.join(f'{each:g}' for each in lengths)} ms" if lengths else ""
 
 
 def _samples(rule: StallRule | None, gates: Gates) -> str:
