@@ -22,7 +22,13 @@ from tuner.judge.contest import (
 )
 from tuner.phases.block import Arm
 from tuner.phases.compare import allowed_invalid
-from tuner.phases.contest import ContestLoad, measure_capacities, quick_calibration, run_contest
+from tuner.phases.contest import (
+    ContestLoad,
+    measure_capacities,
+    probe_contest,
+    quick_calibration,
+    run_contest,
+)
 from tuner.record.contenders import Contender
 from tuner.record.model import Record
 from tuner.space.configuration import Value
@@ -133,6 +139,50 @@ def test_where_no_arm_is_accepted_there_is_nothing_to_compare() -> None:
     made = rig(truth=hand_is_faster, faults=Faults(refuse=lambda _: "no such module"))
     with pytest.raises(HostError, match="no such module"):
         measure_capacities(made.bench(), ARMS)
+
+
+def stock_fills_its_core(values: Mapping[str, Value]) -> Effect:
+    """``stock`` is the weaker one, and needs more CPU time in an open loop."""
+    if values == HAND.values:
+        return Effect(capacity_per_s=8_000.0, cpu_us=122.0)
+    return Effect(capacity_per_s=4_000.0, cpu_us=245.0, open_loop_cpu=1.18)
+
+
+def test_the_cores_of_the_weakest_arm_decide_the_rate() -> None:
+    """They are busy for 70 %; the record has the share."""
+    made = rig(truth=stock_fills_its_core)
+    bench = made.bench()
+    load = probe_contest(bench, ARMS, measure_capacities(bench, ARMS), None, "wanted")
+    assert load.rate_per_s == pytest.approx(2_400, rel=0.05)
+    assert load.busy_share == pytest.approx(0.7, abs=0.03)
+    assert "of what the weakest arm can do here; its core is " in load.source
+    assert load.slice_ms > 0
+
+
+def test_a_wanted_rate_that_every_arm_serves_is_kept() -> None:
+    """Published and wanted rates stay as they are, in slices if the cores have idle moments."""
+    made = rig(truth=stock_fills_its_core)
+    bench = made.bench()
+    seen = measure_capacities(bench, ARMS)
+    load = probe_contest(bench, ARMS, seen, 1_000.0, "published")
+    assert load.rate_per_s == 1_000
+    assert load.source.startswith("as published, 2")
+    assert load.slice_ms > 0
+
+
+def test_busy_cores_of_the_weakest_arm_keep_windows_of_their_own() -> None:
+    """Its busy cycles hardly ever end, so no request of a slice would count."""
+
+    def busier(values: Mapping[str, Value]) -> Effect:
+        return replace(stock_fills_its_core(values), open_loop_cpu=1.4)
+
+    made = rig(truth=busier)
+    bench = made.bench()
+    load = probe_contest(bench, ARMS, measure_capacities(bench, ARMS), 2_700.0, "wanted")
+    assert load.rate_per_s == 2_700
+    assert load.busy_share is not None
+    assert load.busy_share > 0.8
+    assert (load.slice_ms, load.level) == (0.0, None)
 
 
 def test_a_search_without_a_claim_needs_two_blocks_of_noise() -> None:

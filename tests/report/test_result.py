@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import combinations_with_replacement
@@ -396,3 +397,28 @@ def test_the_scope_states_the_load_once(record: Records) -> None:
     known = replace(original.calibration, rate_source=source, busy_share=0.71)
     words = scope(evaluate(replace(original, calibration=known)))
     assert f"/s ({source}), for " in words
+
+
+def test_connections_that_carry_more_than_any_client_sends_are_named(record: Records) -> None:
+    """Only those of the confirmation count, each arm's apart."""
+    original = record()
+
+    def reopened(phase: str) -> Record:
+        blocks = tuple(
+            replace(
+                block,
+                windows=tuple(
+                    replace(w, reconnects=w.completed // 1_000 * (w.instance == "baseline"))
+                    if block.phase == phase
+                    else w
+                    for w in block.windows
+                ),
+            )
+            for block in original.blocks
+        )
+        return replace(original, blocks=blocks)
+
+    found = [words for words in evaluate(reopened("confirm")).warnings if "reopened" in words]
+    assert len(found) == 1
+    assert re.search(r"\(baseline after about 1,0\d\d requests each\)", found[0])
+    assert not any("reopened" in words for words in evaluate(reopened("search")).warnings)

@@ -46,7 +46,7 @@ from tuner.judge.history import (
 from tuner.judge.outcome import Status, outcome, overruled, too_fine
 from tuner.judge.usage import PARTS, unread, usage
 from tuner.judge.whole import WholeArms, contradiction, whole_arms
-from tuner.measurement import core_wait
+from tuner.measurement import core_wait, lifetimes
 from tuner.record.changes import Change, changes_of
 from tuner.record.check import reading
 from tuner.record.model import Protocol, Record
@@ -349,8 +349,10 @@ def _warnings(record: Record, goals: Goals, found: Sequence[Diagnostic]) -> tupl
     calibration = record.calibration.warnings if record.calibration else ()
     waited = core_wait.warning(window for block in record.blocks for window in block.windows)
     other = _other_estimand(record, goals)
-    waits = [waited] if waited else []
-    return (*raised, *calibration, *other, *waits, *_noise(record, goals))
+    confirm = [block for block in record.blocks if block.phase == "confirm"]
+    reopened = lifetimes.warning(window for block in confirm for window in block.windows)
+    seen = [words for words in (waited, reopened) if words]
+    return (*raised, *calibration, *other, *seen, *_noise(record, goals))
 
 
 def _noise(record: Record, goals: Goals) -> tuple[str, ...]:
