@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
@@ -316,10 +317,33 @@ def test_a_refusal_shows_the_line_and_its_understood_fields() -> None:
     assert "--format '$remote_addr ...'" in free
 
 
-def test_long_lists_in_a_line_take_no_more_than_linear_time() -> None:
-    """A hostile line of 30,000 characters is refused like any other."""
-    of = given_format(
-        "$http_x_forwarded_for $upstream_response_time [$time_local] $request $status"
-    )
+@pytest.mark.parametrize(
+    ("notation", "text"),
+    [
+        ("$http_x_forwarded_for $upstream_addr [$time_local] $request $status", "1, " * 10_000),
+        ("$remote_user [$http_user_agent] ($http_referer) $msec $request $status", " [ (" * 8_000),
+    ],
+)
+def test_hostile_lines_take_no_more_than_linear_time(notation: str, text: str) -> None:
+    """A line of 30,000 characters is refused like any other; with backtracking this would hang."""
     with pytest.raises(ValueError, match="not in the given format"):
-        LogReader([of], only=True).read("1, " * 10_000)
+        LogReader([given_format(notation)], only=True).read(text)
+
+
+def test_names_of_users_may_hold_blanks() -> None:
+    """Nothing quotes them in the combined format."""
+    assert parse_line(LINE.replace("ann", "ann of shop")).target == "/a.css?v=1"
+
+
+@given(st.text(max_size=60), st.sampled_from(["", "log_format ", "LogFormat ", "$status %r", "%{"]))
+def test_no_format_breaks_the_reader(text: str, begin: str) -> None:
+    """Each text is a format or is refused, and no line breaks the reader of a format."""
+    try:
+        of = given_format(begin + text + "$msec $request $status")
+    except DefinitionError:
+        return
+    reader = LogReader([of], only=True)
+    for one in (LINE, text, "{"):
+        with contextlib.suppress(ValueError):
+            reader.read(one)
+        assert "correct --format" in reader.refusal(one)

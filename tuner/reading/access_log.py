@@ -134,8 +134,9 @@ class LogReader:
 
         Query values and likely secrets are replaced in it.
         """
-        shown = printable(redact_line(line[:_SHOWN_CHARACTERS]))
         more = " ..." if len(line) > _SHOWN_CHARACTERS else ""
+        line = line[:_LONGEST_LINE]
+        shown = printable(redact_line(line[:_SHOWN_CHARACTERS]))
         parts = [f"    {shown}{more}"]
         for one in self._given:
             seen, expected = understood(one, line)

@@ -127,8 +127,8 @@ def given_format(text: str) -> LineFormat:
         # Imported here because configurations are not part of logs.
         from tuner.reading.nginx_text import statements
 
-        (found,) = list(statements(text.rstrip(";") + ";"))[:1]
-        made = log_format(found.words[1:])
+        words = next((found.words for found in statements(text.rstrip(";") + ";")), ())
+        made = log_format(words[1:])
     elif text.startswith("LogFormat "):
         made = apache_format(name, re.sub(r'^LogFormat\s+"(.*)".*$', r"\1", text, flags=re.DOTALL))
     elif _NGINX.search(text):
@@ -150,7 +150,7 @@ def given_format(text: str) -> LineFormat:
 
 def log_format(arguments: Sequence[str]) -> LineFormat:
     """Return the format of the arguments of Nginx's directive ``log_format``."""
-    name, *texts = arguments
+    name, *texts = arguments or ("",)
     escape = next((text for text in texts if text.startswith("escape=")), "")
     return nginx_format(
         f"log_format {name}",
@@ -167,7 +167,7 @@ def pattern_of(parts: Sequence[FormatPart], *, capture: bool = True) -> str:
         if not name:
             written.append(re.escape(text))
             continue
-        value = _value(name, following[1][:1])
+        value = _value(name, following[1])
         if capture and name in WANTED and name not in captured:
             captured.add(name)
             value = f"({value})"
@@ -175,8 +175,13 @@ def pattern_of(parts: Sequence[FormatPart], *, capture: bool = True) -> str:
     return "".join(written)
 
 
-def _value(name: str, end: str) -> str:
-    """Return the expression of a field that ends before a character."""
+def _value(name: str, literal: str) -> str:
+    """Return the expression of a field that a literal text follows.
+
+    No two expressions of a format can share a line's text in several ways, so that a hostile line
+    takes linear time.
+    """
+    end = literal[:1]
     if name in _NUMBERS:
         return _NUMBERS[name]
     if end == '"':
@@ -185,7 +190,9 @@ def _value(name: str, end: str) -> str:
         return r"\S*"
     if _LIST.match(name) and end == " ":
         return _LISTED
-    return ".*?" if name in _FREE else f"[^{re.escape(end)}]*"
+    if name in _FREE and len(literal) > 1:
+        return f"(?:(?!{re.escape(literal)}).)*"
+    return f"[^{re.escape(end)}]*"
 
 
 def line_reader(of: LineFormat) -> Callable[[str], LogEntry | None]:
