@@ -194,6 +194,12 @@ KINDS: Mapping[str, Kind] = {
         server { listen 80; location / { error_page 418 = @app; return 418; }
             location @app { proxy_pass http://127.0.0.1:3000; } }""",
     ),
+    "a path that is rewritten to another location": Kind(
+        """
+        server { listen 80; location / { rewrite ^/(?<rest>.*)$ /app/$1?x=y last; }
+            location /app/ { rewrite ^/gone /x last; proxy_pass http://10.0.0.1/; } }""",
+        said=("stands behind 10.0.0.1",),
+    ),
     "a name that redirects": Kind(
         """
         server { listen 80; server_name www.so.example; return 301 https://so.example$request_uri; }

@@ -16,7 +16,7 @@ MAIN = r"""# comments are not in the tree
 worker_processes auto; events { worker_connections 512; # beside
 }
 http {
-    map $http_upgrade $kind { default upgrade; '' close; "~*a b" "x;y{}"; }
+    map $http_upgrade $kind { default upgrade; set 1; '' close; "~*a b" "x;y{}"; }
     log_format main '$remote_addr "$request" '   # between two arguments
                     '$status';
     include conf.d/*.conf;
@@ -82,6 +82,9 @@ def test_every_place_holds_the_directive_it_belongs_to(folder: Path) -> None:
         ("events {}\n}\n", 2, 'unexpected "}"'),
         ("events {}\nuser 'nobody;\n", 2, "a quote is opened"),
         ("events {}\nhttp {\n  init_by_lua_block { x = '}'\n", 3, "Lua is opened here"),
+        ("http { server {\n listen; } }\n", 2, "listen has no argument"),
+        ("http { server {\n set $a; } }\n", 2, "set has 1 argument, and needs 2"),
+        ("\ufeffevents {}\n", 1, "byte order mark"),
         ("events {}\ninclude gone.conf;\n", 2, "there is no .*gone.conf"),
         ("events {}\ninclude nginx.conf;\n", 2, "a file includes itself"),
     ],

@@ -8,10 +8,8 @@ from difflib import get_close_matches
 from tuner.lint.finding import LintFacts
 from tuner.lint.nginx_rule import DOCS, NginxFindings, NginxRule
 from tuner.own.nginx.serving import address_of
-from tuner.own.nginx.tree import Directive, Tree
+from tuner.own.nginx.tree import OWN_NAMES, Directive, Tree
 
-_FREE = ("map", "geo", "types", "split_clients", "charset_map", "match", "perl", "geoip2")
-"""Blocks with names of the user's own in them."""
 _MODULES = ("lua_", "js_", "subs_filter", "geoip2", "more_", "brotli", "zstd", "echo")
 """Beginnings of names of widespread modules that are not part of Nginx."""
 _CLOSE = 0.85
@@ -56,7 +54,7 @@ def _named(directives: tuple[Directive, ...]) -> Iterator[Directive]:
     """Yield the directives with names of Nginx's."""
     for found in directives:
         yield found
-        if found.name not in _FREE:
+        if found.name not in OWN_NAMES:
             yield from _named(found.block or ())
 
 

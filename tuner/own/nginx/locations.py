@@ -16,6 +16,8 @@ PASSES = (
     *("proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"),
 )
 """Directives that pass a request to a server behind this one."""
+_MOST_REWRITES = 10
+"""Nginx ends a request with more."""
 _MODIFIERS = ("=", "~", "~*", "^~")
 
 
@@ -34,12 +36,44 @@ def effective(chain: Sequence[Directive], *names: str) -> tuple[Directive, ...]:
 def route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, ...]:
     """Return the locations around a path's answer, outermost first."""
     chain = _match(server, path)
+    for _ in range(_MOST_REWRITES):
+        rewritten = _rewritten(chain[-1] if chain else server, path)
+        if rewritten is None:
+            break
+        path = rewritten
+        chain = _match(server, path)
     if proxied:
         chain = _behind(server, chain)
     elif path.endswith("/"):
         # `index` redirects inside, and the file's own location answers.
         chain = _match(server, f"{path}index.html")
     return chain
+
+
+def _rewritten(block: Directive, path: str) -> str | None:
+    """Return the path for which ``rewrite … last`` looks for another location; None without."""
+    for found in block.children("rewrite"):
+        pattern, target, *flag = found.args
+        matched = _search(pattern, path) if flag == ["last"] and target.startswith("/") else None
+        if matched is not None:
+            new = _filled(target, ("", *matched.groups(""))).partition("?")[0]
+            return None if "$" in new or new == path else new
+    return None
+
+
+def _filled(target: str, groups: Sequence[str]) -> str:
+    """Return the target of a rewrite with its groups; missing ones are empty."""
+    numbers = dict(enumerate(groups))
+    return re.sub(r"\$(\d)", lambda at: numbers.get(int(at[1]), ""), target)
+
+
+def _search(pattern: str, path: str, flags: int = 0) -> re.Match[str] | None:
+    """Return the match of an expression of PCRE; None also for what Python cannot read."""
+    try:
+        # PCRE names groups as Python does with a P.
+        return re.search(re.sub(r"\(\?<(?![=!])", "(?P<", pattern), path, flags)
+    except re.error:
+        return None
 
 
 def _behind(server: Directive, chain: tuple[Directive, ...]) -> tuple[Directive, ...]:
@@ -118,9 +152,4 @@ class Location:
     def matches(self, path: str) -> bool:
         """Return whether the regular expression matches a path."""
         flags = re.IGNORECASE if self.modifier == "~*" else 0
-        # PCRE names groups as Python does with a P; what else Python cannot read does not match.
-        pattern = re.sub(r"\(\?<(?![=!])", "(?P<", self.pattern)
-        try:
-            return re.search(pattern, path, flags) is not None
-        except re.error:
-            return False
+        return _search(self.pattern, path, flags) is not None

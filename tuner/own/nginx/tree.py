@@ -24,6 +24,15 @@ from tuner.paths import temporary
 from tuner.reading.nginx_text import LUA, Token, scan, without_lua
 
 _DEEPEST = 32
+OWN_NAMES = ("map", "geo", "types", "split_clients", "charset_map", "match", "perl", "geoip2")
+"""Blocks in which the names are values of the user."""
+_LEAST_ARGUMENTS = {
+    **dict.fromkeys(("listen", "server_name", "location", "root", "alias", "access_log"), 1),
+    **dict.fromkeys(("upstream", "if", "return", "error_log", "include", "load_module"), 1),
+    **dict.fromkeys(("proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass"), 1),
+    **dict.fromkeys(("proxy_set_header", "rewrite", "map", "error_page", "try_files", "set"), 2),
+}
+"""Arguments without which a directive means nothing, so that all readers may rely on them."""
 _MOST_NAMED = 5
 
 
@@ -153,6 +162,7 @@ def parse(path: str | Path, files: Files = HERE, prefix: Sequence[str] = ()) -> 
     reader = _Reader(Path(path).absolute(), files, named(prefix), guess=guess)
     directives = reader.file(str(reader.main), None, 0)
     reader.refuse_missing()
+    _check_arguments(directives)
     return Tree(
         str(reader.main),
         directives,
@@ -220,6 +230,13 @@ class _Reader:
             )
         if path not in self.texts:
             self.texts[path] = _read(self.lying, path, source)
+            if self.texts[path].startswith("\ufeff"):
+                raise DefinitionError(
+                    "begins with a byte order mark, which Nginx takes for part of a name; save it"
+                    " as UTF-8 without one",
+                    path=path,
+                    line=1,
+                )
             self._tokens[path] = tuple(scan(self.texts[path], path))
             if self._guess and not self.copies.is_copy:
                 self._copied(_includes(self._tokens[path]))
@@ -379,6 +396,16 @@ def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive
         )
         return made, token.kind == "{"
     raise DefinitionError(f"{name} is not ended by ';'", path=path, line=line)
+
+
+def _check_arguments(directives: Iterable[Directive]) -> None:
+    for found in directives:
+        count, least = len(found.args), _LEAST_ARGUMENTS.get(found.name, 0)
+        if count < least:
+            said = f"has {count} argument, and needs {least}" if count else "has no argument"
+            raise DefinitionError(f"{found.name} {said}", path=found.file, line=found.line)
+        if found.name not in OWN_NAMES:
+            _check_arguments(found.block or ())
 
 
 def _disagree(path: str, line: int) -> DefinitionError:
