@@ -30,7 +30,7 @@ def test_what_is_left_out_to_keep_to_the_time_is_said() -> None:
     """With the time of a study that lacks nothing."""
     assert forecast(180.0, P99).words == (
         "about 3 min; likely no other load points and shorter windows"
-        " (a full study takes about 4 min)"
+        " (a full study takes about 5 min)"
     )
 
 
@@ -38,8 +38,9 @@ def test_what_cannot_be_had_in_the_time_is_said_with_the_least_time() -> None:
     """No verdict rests on fewer than six blocks, however short the time."""
     found = forecast(20.0, P99)
     assert found.words == (
-        "about 2 min instead of 20 s, the least for calibration, one block of the search and"
-        " 6 blocks of confirmation; likely no other load points (a full study takes about 4 min)"
+        "about 2 min 35 s instead of 20 s, the least for calibration, one block of the search,"
+        " 6 blocks of confirmation and further starts; likely no other load points (a full study"
+        " takes about 5 min)"
     )
     assert forecast(found.least_s, P99).fits, "the time that is named is enough"
 
@@ -48,7 +49,7 @@ def test_a_study_without_a_search_needs_less() -> None:
     """As one that confirms a given configuration."""
     found = forecast(20.0, P99, search=False)
     assert found.least_s < forecast(20.0, P99).least_s - 15
-    assert "the least for calibration and 6 blocks of confirmation" in found.words
+    assert "the least for calibration, 6 blocks of confirmation and further starts" in found.words
 
 
 def test_more_arms_and_starts_need_more() -> None:

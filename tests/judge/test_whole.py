@@ -13,9 +13,11 @@ from tuner.goals.objective import Objective
 from tuner.judge.comparison import Comparison, Family, RatioClaim
 from tuner.judge.confirmation import tally
 from tuner.judge.scoring import window_id
+from tuner.judge.support import LEAST_STARTS, Support
 from tuner.judge.whole import Arms, contradiction, whole_arms
 from tuner.measurement.window import Measurement, measure
-from tuner.record.model import Block, Evidence
+from tuner.record.contenders import Evidence
+from tuner.record.model import Block
 from tuner.stats.margin import DEFAULT_BAND
 from tuner.stats.sequential import Stakes
 from tuner.stats.verdict import Verdict, VerdictKind
@@ -57,14 +59,16 @@ def arms(
     ]
 
 
-def verdict(pairs: list[Arms], evidence: Evidence, objective: Objective = P99) -> Verdict:
+def verdict(
+    pairs: list[Arms], evidence: Evidence, objective: Objective = P99, *, mutual: bool = False
+) -> Verdict:
     """Return the verdict on the candidate."""
     blocks: list[Block] = [
         block([*pair[0], *pair[1]], number=number, phase="confirm")
         for number, pair in enumerate(pairs)
     ]
     claims = Family((RatioClaim("b", "baseline", objective),), "simultaneous")
-    comparison = Comparison("confirm", BLOCKS, claims, evidence=evidence)
+    comparison = Comparison("confirm", BLOCKS, claims, support=Support(evidence, mutual=mutual))
     (judged,) = comparison.judged(comparison.counted(blocks))
     return judged.verdict
 
@@ -108,7 +112,7 @@ def test_a_sequential_confirmation_goes_on_while_whole_arms_contradict() -> None
             for number, pair in enumerate(pairs)
         ]
         claims = Family((RatioClaim("b", "baseline", P99),), "simultaneous", Stakes(0.01))
-        comparison = Comparison("confirm", BLOCKS, claims, evidence="whole")
+        comparison = Comparison("confirm", BLOCKS, claims, support=Support("whole"))
         return tally(comparison.counted(blocks), comparison).blocks
 
     assert blocks_used(arms(0.7)) < BLOCKS
@@ -116,8 +120,38 @@ def test_a_sequential_confirmation_goes_on_while_whole_arms_contradict() -> None
     assert blocks_used(arms(0.7, windows=slow)) == BLOCKS
 
 
+def swapped(pairs: list[Arms]) -> list[Arms]:
+    """Return the pairs with the slow windows in the baseline."""
+    return [
+        ([replace(w, instance="baseline") for w in own], [replace(w, instance="b") for w in base])
+        for base, own in pairs
+    ]
+
+
+def test_between_servers_worse_is_a_gain_of_the_other_one() -> None:
+    """A few very slow windows of the faster server take its gain away, from either side."""
+    pairs = arms(windows={(place, 3): 20.0 for place in (1, 4, 6, 9, 11)})
+    assert verdict(swapped(pairs), "typical").kind is VerdictKind.WORSE
+    assert verdict(swapped(pairs), "whole").kind is VerdictKind.WORSE, "a study of earlier versions"
+    rules: list[tuple[Evidence, bool]] = [("whole", True), ("starts", False), ("starts", True)]
+    for evidence, mutual in rules:
+        found = verdict(swapped(pairs), evidence, mutual=mutual)
+        assert found.kind is VerdictKind.INCONCLUSIVE
+        assert "p99 of all requests together is 93.2 % lower than" in found.sentence
+
+
+def test_a_gain_between_servers_needs_enough_starts_on_either_side() -> None:
+    """12 starts support no gain, whichever server has it; a loss in a study needs none."""
+    for pairs in (arms(0.8), arms(1.2)):
+        found = verdict(pairs, "starts", mutual=True)
+        assert found.kind is VerdictKind.INCONCLUSIVE
+        words = f"12 starts of each arm are too few to rule out bad ones: {LEAST_STARTS} are needed"
+        assert words in found.sentence
+    assert verdict(arms(1.2), "starts").kind is VerdictKind.WORSE
+
+
 def test_worse_equivalent_and_inconclusive_verdicts_stay() -> None:
-    """Only *better* needs the whole arms."""
+    """In studies of earlier versions only *better* needs the whole arms."""
     slow = {(place, 3): 20.0 for place in (1, 4, 6, 9, 11)}
     for gain in (1.2, 1.0, 0.97):
         pairs = arms(gain, windows=slow)

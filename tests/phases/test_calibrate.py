@@ -68,7 +68,7 @@ def test_the_noise_is_what_the_host_truly_has() -> None:
     found = [
         calibrate(made.bench(), made.spec).calibration
         for made in (
-            rig(noise=noise, seed=seed, truth=all_the_same, time_s=180.0) for seed in range(6)
+            rig(noise=noise, seed=seed, truth=all_the_same, time_s=240.0) for seed in range(6)
         )
     ]
     assert {c.degrees_of_freedom for c in found} == {6}

@@ -123,13 +123,14 @@ def test_nothing_to_confirm_is_an_outcome_too() -> None:
 
 
 def test_the_phases_come_in_order() -> None:
-    """Capacity, noise, search, confirmation, other load points; each announced."""
+    """Capacity, noise, search, confirmation, further starts, other load points; each announced."""
     made = rig(objective="p50", time_s=300.0)
     record = made.run()
     order = [block.phase for block in record.blocks]
-    assert list(dict.fromkeys(order)) == ["capacity", "aa", "search", "confirm", "load-points"]
+    expected = ["capacity", "aa", "search", "confirm", "starts", "load-points"]
+    assert list(dict.fromkeys(order)) == expected
     assert order == sorted(order, key=list(dict.fromkeys(order)).index)
-    assert len(made.progress.phases) == 6, "and the length of the slices"
+    assert len(made.progress.phases) == 7, "and the length of the slices"
 
 
 def test_a_study_keeps_to_its_time() -> None:

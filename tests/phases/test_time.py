@@ -44,16 +44,16 @@ def test_a_study_takes_what_was_announced(time_s: float, rate_per_s: float | Non
     assert took_s == pytest.approx(seconds(announced["whole"]), rel=0.1)
     assert len(blocks(record, "confirm")) >= 6
     before = forecast(time_s, made.goals, rate_per_s=rate_per_s)
-    assert took_s <= 1.05 * before.expected_s
+    assert took_s <= 1.06 * before.expected_s
 
 
 def test_the_announcement_names_the_phases_and_what_is_cut() -> None:
     """So that nobody waits for load points that do not come."""
-    made = rig(time_s=180.0)
+    made = rig(time_s=190.0)
     made.run()
     (announced,) = announcements(made)
     assert re.fullmatch(r"search \d+ s, confirmation 1 min \d+ s", announced["of"])
-    cut = "to keep to 3 min there are no other load points and shorter windows"
+    cut = "to keep to 3 min 10 s there are no other load points and shorter windows"
     assert cut in made.progress.notes
     assert "other load points" not in made.progress.phases
 
@@ -84,13 +84,13 @@ def test_a_study_that_fits_has_its_full_plan_and_no_word_about_cuts() -> None:
 
 def test_a_calibration_that_takes_longer_costs_the_other_load_points() -> None:
     """No claim depends on them; a study that fitted by a few seconds no longer does."""
-    usual = rig(objective="p50", time_s=184.0, trials=1)
+    usual = rig(objective="p50", time_s=206.0, trials=1)
     assert len(blocks(usual.run(), "load-points")) == 2
-    longer = rig(objective="p50", time_s=184.0, trials=1, faults=Faults(starved=range(10, 22)))
+    longer = rig(objective="p50", time_s=206.0, trials=1, faults=Faults(starved=range(10, 22)))
     record = longer.run()
     assert blocks(record, "aa", "invalid")
     assert blocks(record, "load-points") == []
-    assert "to keep to 3 min 4 s there are no other load points" in longer.progress.notes
+    assert "to keep to 3 min 26 s there are no other load points" in longer.progress.notes
 
 
 def test_what_is_left_of_a_resumed_study_is_said_anew() -> None:

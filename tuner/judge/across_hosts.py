@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tuner.goals.objective import Objective
+from tuner.judge.support import Support
 from tuner.record.model import Record
 from tuner.stats.hosts import FEW_HOSTS, AcrossHosts, across_hosts
+from tuner.stats.margin import Margin
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.verdict import Verdict, VerdictKind, decide
 from tuner.stats.words import counted, p_in_words, percent
@@ -123,26 +125,17 @@ def _verdict(
     not shown while another goal is open on a host, or if all requests of a host contradict it.
     """
     own = [study.verdict for study in studies if study.verdict]
-    found = PairedEstimate(
-        n=len(across.hosts),
-        ratio=across.ratio,
-        low=across.low,
-        high=across.high,
-        confidence=across.confidence,
-        p_value=across.p_value,
-        method=f"Student's t over {len(across.hosts)} hosts (Ibragimov and Müller 2010)",
-    )
-    verdict = decide(
-        found,
-        (narrow.low, narrow.high),
-        margin=max((verdict.margin for verdict in own), key=lambda margin: margin.share),
+    verdict = population_verdict(
+        across,
+        narrow,
+        max((verdict.margin for verdict in own), key=lambda margin: margin.share),
+        objective,
         minimum_detectable_effect=max(v.minimum_detectable_effect for v in own),
-        objective=objective.words,
-        larger_is_better=objective.larger_is_better,
     )
     kinds = [v.kind for v in own]
     unsure = [study.record.here for study in studies if _is_open(study)]
     against = [study for study in studies if study.contradiction]
+    few = _too_few_starts(studies)
     reason = ""
     if VerdictKind.VIOLATED in kinds:
         verdict = replace(verdict, kind=VerdictKind.VIOLATED)
@@ -154,7 +147,54 @@ def _verdict(
     elif verdict.kind is VerdictKind.BETTER and against:
         verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE)
         reason = f" On {against[0].record.here} {against[0].contradiction}."
+    elif verdict.kind is VerdictKind.BETTER and few:
+        verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE)
+        reason = f" {few[0].upper()}{few[1:]}."
     return replace(verdict, sentence=_sentence(verdict, across, objective) + reason)
+
+
+def population_verdict(
+    across: AcrossHosts,
+    narrow: AcrossHosts,
+    margin: Margin,
+    objective: Objective,
+    *,
+    minimum_detectable_effect: float,
+) -> Verdict:
+    """Apply the rule for one host to the intervals of the population of hosts.
+
+    Args:
+        across: the estimate with its 95 % interval.
+        narrow: the same with its 90 % interval.
+        margin: smallest difference worth having.
+        objective: the figure.
+        minimum_detectable_effect: reduction that the noisiest host was planned to see, a share.
+    """
+    found = PairedEstimate(
+        n=len(across.hosts),
+        ratio=across.ratio,
+        low=across.low,
+        high=across.high,
+        confidence=across.confidence,
+        p_value=across.p_value,
+        method=f"Student's t over {len(across.hosts)} hosts (Ibragimov and Müller 2010)",
+    )
+    return decide(
+        found,
+        (narrow.low, narrow.high),
+        margin=margin,
+        minimum_detectable_effect=minimum_detectable_effect,
+        objective=objective.words,
+        larger_is_better=objective.larger_is_better,
+    )
+
+
+def _too_few_starts(studies: Sequence[StudyResult]) -> str:
+    """Return why the starts of all hosts together are too few for a gain; empty if they are not."""
+    protocols = [study.record.protocol for study in studies]
+    if not all(protocol and protocol.evidence == "starts" for protocol in protocols):
+        return ""
+    return Support("starts").too_few(sum(study.whole.starts for study in studies if study.whole))
 
 
 def _is_open(study: StudyResult) -> bool:

@@ -11,10 +11,11 @@ import numpy as np
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals
 from tuner.judge.arms import PairedBlock
-from tuner.judge.comparison import Family, Judged, stepwise, withdrawn
+from tuner.judge.comparison import Family, Judged, stepwise
 from tuner.judge.limits import LimitFound, LimitState, limit_found
 from tuner.judge.outcome import overruled
-from tuner.judge.whole import contradiction, whole_arms
+from tuner.judge.support import Support, withdrawn
+from tuner.judge.whole import Arms
 from tuner.record.model import Calibration, Protocol
 from tuner.stats.power import LEVEL
 from tuner.stats.verdict import Verdict, VerdictKind
@@ -88,6 +89,7 @@ def objective_claims(
     calibration: Calibration | None,
     first: Judged,
     *,
+    more: Sequence[Arms] = (),
     too_fine: str = "",
 ) -> tuple[Judged, ...]:
     """Return the verdict on each of two objectives; empty where there is one only.
@@ -98,6 +100,7 @@ def objective_claims(
         protocol: protocol of the confirmation.
         calibration: calibration with the detectable effect.
         first: the claim on the first objective.
+        more: windows of baseline and candidate in further starts.
         too_fine: why the load generator cannot resolve the second one, if so.
     """
     if goals.second is None:
@@ -118,9 +121,9 @@ def objective_claims(
     )
     (second,) = Family((claim,), "simultaneous").judged(differences[1:])
     verdict = overruled(second.verdict, too_fine)
-    if protocol.evidence == "whole":
-        whole = whole_arms(goals.second, [(block.baseline, block.candidate) for block in used])
-        verdict = withdrawn(verdict, contradiction(goals.second, whole, claim.margin))
+    pairs = [(block.baseline, block.candidate) for block in used]
+    reason = Support(protocol.evidence).lacks(verdict, goals.second, pairs, more)
+    verdict = withdrawn(verdict, reason)
     return stepwise((first, replace(second, verdict=verdict)), differences)
 
 

@@ -13,15 +13,16 @@ from typing import Literal
 
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
-from tuner.judge.scoring import BASELINE, counted_windows
-from tuner.judge.whole import contradiction, whole_arms
+from tuner.judge.scoring import BASELINE, counted_windows, original
+from tuner.judge.support import TYPICAL, Support, withdrawn
+from tuner.judge.whole import Arms
 from tuner.measurement.window import Measurement
-from tuner.record.model import Block, Evidence, Phase
+from tuner.record.model import Block, Phase
 from tuner.stats.family import jointly
 from tuner.stats.holm import holm
 from tuner.stats.margin import DEFAULT_BAND, Margin
 from tuner.stats.sequential import Stakes
-from tuner.stats.verdict import Verdict, VerdictKind, judge
+from tuner.stats.verdict import Verdict, judge
 
 Adjustment = Literal["simultaneous", "stepwise"]
 """Rule that keeps the chance of any false claim of a family at 5 %.
@@ -62,6 +63,8 @@ class Judged:
     """*better* where the arm is better than the one that it is compared with."""
     adjusted_p: float
     """Holm's p, adjusted for all claims of the family."""
+    lacks: str = ""
+    """Why the whole arms do not support the claim of the typical block; empty if they do."""
 
     @property
     def objective(self) -> Objective:
@@ -144,8 +147,12 @@ class Comparison:
     """True if a block counts only with a figure for every claim that decides."""
     limits: tuple[Constraint, ...] = ()
     """Limits that a named arm must hold."""
-    evidence: Evidence = "typical"
-    """Basis of *better*."""
+    support: Support = TYPICAL
+    """Support of the claims by whole arms."""
+
+    def before_starts(self) -> Comparison:
+        """Return the comparison as it is judged before further starts are measured."""
+        return replace(self, support=replace(self.support, counts_starts=False))
 
     def counted(self, blocks: Iterable[Block]) -> tuple[Counted, ...]:
         """Return the blocks that count, in order; of repeated blocks the last."""
@@ -166,33 +173,61 @@ class Comparison:
         judged = self.claims.judged([[d for d in column if math.isfinite(d)] for column in columns])
         return self.supported(judged, [found.block for found in counted])
 
-    def supported(self, judged: Sequence[Judged], blocks: Sequence[Block]) -> tuple[Judged, ...]:
-        """Return the claims; *better* is withdrawn where the whole arms contradict it."""
-        if self.evidence == "typical":
-            return tuple(judged)
-        return tuple(_supported(each, blocks) for each in judged)
+    def supported(
+        self, judged: Sequence[Judged], blocks: Sequence[Block], starts: Sequence[Block] = ()
+    ) -> tuple[Judged, ...]:
+        """Return the claims; one that the whole arms do not support is withdrawn.
+
+        Args:
+            judged: the claims.
+            blocks: the blocks that count.
+            starts: blocks of further starts.
+        """
+        return tuple(self._supported(each, blocks, starts) for each in judged)
+
+    def _supported(
+        self, judged: Judged, blocks: Sequence[Block], starts: Sequence[Block]
+    ) -> Judged:
+        if not self.support.concerns(judged.verdict):
+            return judged
+        claim, support = judged.claim, self.support
+        pairs = [
+            (arm_windows(block, claim.against), arm_windows(block, claim.arm)) for block in blocks
+        ]
+        reason = support.lacks(
+            judged.verdict,
+            judged.objective,
+            [pair for pair in pairs if all(pair)],
+            more_starts(starts, claim),
+            other=claim.against if support.mutual else "the baseline",
+        )
+        return replace(judged, verdict=withdrawn(judged.verdict, reason), lacks=reason)
 
 
-def withdrawn(verdict: Verdict, reason: str) -> Verdict:
-    """Return an inconclusive verdict in place of *better*, if there is a reason."""
-    if not reason or verdict.kind is not VerdictKind.BETTER:
-        return verdict
-    return replace(
-        verdict,
-        kind=VerdictKind.INCONCLUSIVE,
-        sentence=f"Inconclusive: {reason}. The typical block alone would say: "
-        f"{verdict.sentence[0].lower()}{verdict.sentence[1:]}",
-    )
+def blocks_of_starts(blocks: Iterable[Block]) -> list[Block]:
+    """Return the complete blocks of further starts."""
+    return [block for block in blocks if block.phase == "starts" and block.state == "complete"]
 
 
-def _supported(judged: Judged, blocks: Sequence[Block]) -> Judged:
-    claim, verdict = judged.claim, judged.verdict
-    if verdict.kind is not VerdictKind.BETTER:
-        return judged
-    pairs = [(arm_windows(block, claim.against), arm_windows(block, claim.arm)) for block in blocks]
-    whole = whole_arms(claim.objective, pairs)
-    reason = contradiction(claim.objective, whole, claim.margin)
-    return replace(judged, verdict=withdrawn(verdict, reason))
+def more_starts(starts: Iterable[Block], claim: RatioClaim) -> list[Arms]:
+    """Return the windows of each further start of the arms of a claim, in pairs.
+
+    Args:
+        starts: blocks of further starts.
+        claim: a comparison of two arms.
+    """
+    found: list[Arms] = []
+    for block in starts:
+        pairs = zip(_copies(block, claim.against), _copies(block, claim.arm), strict=False)
+        arms = ((counted_windows(block, one), counted_windows(block, own)) for one, own in pairs)
+        found += [pair for pair in arms if all(pair)]
+    return found
+
+
+def _copies(block: Block, arm: str) -> list[str]:
+    """Return the labels of the instances of an arm in a block of further starts."""
+    first = label_of(block, arm)
+    return [i.instance for i in block.instances if first and original(i.instance) == first]
 
 
 def label_of(block: Block, arm: str) -> str | None:

@@ -14,8 +14,17 @@ from dataclasses import dataclass, replace
 
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
-from tuner.judge.comparison import Comparison, Counted, Family, Judged, RatioClaim, label_of
+from tuner.judge.comparison import (
+    Comparison,
+    Counted,
+    Family,
+    Judged,
+    RatioClaim,
+    blocks_of_starts,
+    label_of,
+)
 from tuner.judge.scoring import BASELINE, block_excess
+from tuner.judge.support import LEAST_STARTS, Support
 from tuner.record.model import Block, Protocol, Record
 from tuner.stats.finalists import best_of
 from tuner.stats.verdict import Verdict, VerdictKind
@@ -108,17 +117,38 @@ def confirmation(record: Record, objective: Objective) -> Comparison:
         claims=family([BASELINE]),
         further=family(protocol.beside),
         limits=tuple(Constraint.parse(text) for text in protocol.constraints),
-        evidence=protocol.evidence,
+        support=Support(protocol.evidence),
     )
 
 
-def tally(found: Sequence[Counted], comparison: Comparison) -> Tally:
+def tally(found: Sequence[Counted], comparison: Comparison, starts: Sequence[Block] = ()) -> Tally:
     """Judge the blocks so far.
 
     With a fixed number of blocks it is decided when all have been run. In always-valid mode it is
     decided at the first block after which a candidate is *better*, or each is something other than
-    *inconclusive*; later blocks are not looked at.
+    *inconclusive*; later blocks are not looked at. Further starts have no part in that: they are
+    measured when it is decided, and may take a claim away.
+
+    Args:
+        found: the blocks that count.
+        comparison: the frozen protocol.
+        starts: blocks of further starts.
     """
+    stands = _looked(found, comparison.before_starts())
+    if not stands.judged:
+        return stands
+    blocks = [each.block for each in stands.counted]
+    judged = comparison.supported(stands.judged, blocks, starts)
+    best = best_of(
+        [each.verdict for each in judged],
+        larger_is_better=judged[0].objective.larger_is_better,
+        beyond=_beyond(blocks, comparison),
+    )
+    return replace(stands, judged=judged, best=best)
+
+
+def _looked(found: Sequence[Counted], comparison: Comparison) -> Tally:
+    """Judge the blocks up to the decision."""
     sequential = comparison.claims.stakes is not None
     stands = Tally()
     for blocks in range(1 if sequential else len(found), len(found) + 1) if found else ():
@@ -127,14 +157,7 @@ def tally(found: Sequence[Counted], comparison: Comparison) -> Tally:
         stands = Tally(tuple(found[:blocks]), decided=decided, judged=judged)
         if decided:
             break
-    if not stands.judged:
-        return stands
-    best = best_of(
-        [each.verdict for each in stands.judged],
-        larger_is_better=stands.judged[0].objective.larger_is_better,
-        beyond=_beyond([each.block for each in stands.counted], comparison),
-    )
-    return replace(stands, best=best)
+    return stands
 
 
 def tally_of(record: Record, objective: Objective) -> Tally:
@@ -144,7 +167,34 @@ def tally_of(record: Record, objective: Objective) -> Tally:
         ValueError: the record has no protocol.
     """
     comparison = confirmation(record, objective)
+    starts = blocks_of_starts(record.blocks)
+    return tally(comparison.counted(record.blocks), comparison, starts)
+
+
+def tally_before_starts(record: Record, objective: Objective) -> Tally:
+    """Return the state of a record's confirmation regardless of the number of starts.
+
+    Raises:
+        ValueError: the record has no protocol.
+    """
+    comparison = confirmation(record, objective).before_starts()
     return tally(comparison.counted(record.blocks), comparison)
+
+
+def short_of_starts(record: Record, objective: Objective) -> dict[str, int]:
+    """Return the number of further starts that each *better* candidate lacks, by digest.
+
+    Empty before a decision, and if there are enough starts in the blocks of the verdict.
+
+    Raises:
+        ValueError: the record has no protocol.
+    """
+    stands = tally_before_starts(record, objective)
+    lacking = LEAST_STARTS - stands.blocks
+    if _protocol(record).evidence != "starts" or not stands.decided or lacking <= 0:
+        return {}
+    better = (each for each in stands.judged if each.verdict.kind is VerdictKind.BETTER)
+    return {each.claim.arm: lacking for each in better}
 
 
 def _protocol(record: Record) -> Protocol:
@@ -187,7 +237,7 @@ def against_others(
     comparison = confirmation(record, objective)
     family = comparison.further
     rows = {claim: _row(blocks, claim) for claim in family.claims}
-    judged = comparison.supported(
+    judged = comparison.before_starts().supported(
         family.judged([() if isinstance(row, str) else row for row in rows.values()]), blocks
     )
     named = protocol.candidates[stands.best]

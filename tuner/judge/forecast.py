@@ -36,6 +36,7 @@ class Times:
     calibration_s: float
     search_s: float
     confirm_s: float
+    """Time of its blocks, and of the further starts that a gain needs."""
     points_s: float
     """Time of the other load points; 0 where they are left out."""
 
@@ -92,7 +93,7 @@ class Question:
         if self.search:
             most_s = Budget(time_s).search_s(calibration_s, plan, blocks, self.design)
             search_s = plan.whole_blocks_s(most_s)
-        confirm_s = blocks * plan.confirm.cost_s(self.design.arms)
+        confirm_s = plan.blocks_s(blocks, self.design)
         return Times(calibration_s, search_s, confirm_s, plan.points_s)
 
     def least_s(self, plan: StudyPlan) -> float:
@@ -153,8 +154,11 @@ class Question:
 
     def least_words(self) -> str:
         """Return what a verdict needs at least."""
-        search = ", one block of the search" if self.search else ""
-        return f"calibration{search} and {self.least_blocks} blocks of confirmation"
+        parts = ["calibration", "one block of the search"] if self.search else ["calibration"]
+        parts.append(f"{self.least_blocks} blocks of confirmation")
+        if not (self.exclusive or self.goals.seek):
+            parts.append("further starts")
+        return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 @dataclass(frozen=True, slots=True)

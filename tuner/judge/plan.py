@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tuner.goals.goals import Goals
 from tuner.judge.economy import FULL, Economy
+from tuner.judge.support import LEAST_STARTS
 from tuner.stats.paired import minimum_blocks
 from tuner.stats.power import LEVEL
 from tuner.stats.sequential import MORE_BLOCKS, SEQUENTIAL_COST
@@ -96,6 +97,8 @@ class StudyPlan:
     candidates: int
     """Candidates in a search block, without the baseline."""
     confirm: BlockPlan
+    starts: BlockPlan | None
+    """A block of further starts; None if the blocks of the confirmation are all that there are."""
     load_points: BlockPlan
     samples_needed: int
     """Effective samples that a window needs, as declared in the report."""
@@ -116,6 +119,22 @@ class StudyPlan:
     def points_s(self) -> float:
         """Return the cost of the other load points."""
         return self.points * self.load_points.cost_s(2)
+
+    def starts_s(self, blocks: int, finalists: int = 1) -> float:
+        """Return the cost of the further starts that a gain needs after a confirmation.
+
+        Args:
+            blocks: of the confirmation.
+            finalists: candidates with a gain.
+        """
+        if self.starts is None:
+            return 0.0
+        count, copies = blocks_of_copies(LEAST_STARTS - blocks, 1 + finalists)
+        return count * self.starts.cost_s((1 + finalists) * copies)
+
+    def blocks_s(self, blocks: int, design: Design) -> float:
+        """Return the cost of a confirmation with the further starts that a gain needs."""
+        return blocks * self.confirm.cost_s(design.arms) + self.starts_s(blocks, design.finalists)
 
     def whole_blocks_s(self, search_s: float) -> float:
         """Return the cost of the blocks of a search of this time: whole ones, and at least one.
@@ -146,6 +165,12 @@ _LOOK_S = 2.0
 Four cheap looks at four configurations find more than one dear look at one: most configurations
 are worse by far than the noise of a short look, and the few that are not are looked at again
 (``benchmarks/efficiency.py`` measures it on a recorded table).
+"""
+_START_ROUNDS = 4
+"""Rounds of a further start, with windows half as long as those of the search.
+
+It has to show a bad kind of start only. The median of four short windows keeps disturbances out;
+fewer and longer ones would take gains away on hosts with bursts.
 """
 _LOOK_SHARE = 0.25
 """Share of the samples of a claim that a window of the search holds."""
@@ -241,16 +266,20 @@ def plan_blocks(
         # On a host that got worse since calibration a block is longer, up to twice.
         samples = effective_per_s * confirm.rounds * confirm.window_s
         confirm = replace(confirm, effective=_GROW_BELOW * samples)
+    looks = block(_LOOK_S, search_s, 0.5)
     return StudyPlan(
         capacity=replace(CLOSED, exclusive=exclusive, overhead=overhead),
         aa=confirm,
         aa_blocks=3,
         aa_instances=3,
-        search=worth_deploying(
-            block(_LOOK_S, search_s, 0.5), _CANDIDATES + 1, least, _LONGEST_LOOK * time_s
-        ),
+        search=worth_deploying(looks, _CANDIDATES + 1, least, _LONGEST_LOOK * time_s),
         candidates=_CANDIDATES,
         confirm=confirm,
+        starts=(
+            None
+            if exclusive or goals.seek
+            else replace(looks, rounds=_START_ROUNDS, window_s=looks.window_s / 2)
+        ),
         load_points=block(_POINT_S, confirm_s),
         samples_needed=_gate(needed, goals),
         look_samples=_gate(looked, goals),
@@ -268,6 +297,21 @@ def _gate(planned: int, goals: Goals) -> int:
     if goals.seek or goals.mode == "closed":
         return planned
     return max(1, min(planned // 2, max(goals.samples_least, planned // 4)))
+
+
+def blocks_of_copies(starts: int, arms: int) -> tuple[int, int]:
+    """Return the fewest blocks with a number of starts of each arm, and the starts in each.
+
+    A block has as many instances as one of the search, or one of each arm if those are more.
+
+    Args:
+        starts: further starts of each arm; none if it is not positive.
+        arms: baseline and candidates.
+    """
+    if starts <= 0:
+        return 0, 0
+    blocks = math.ceil(starts / max(1, _CANDIDATES // arms))
+    return blocks, math.ceil(starts / blocks)
 
 
 def worth_deploying(plan: BlockPlan, instances: int, least: int, most_s: float) -> BlockPlan:
@@ -363,7 +407,10 @@ class Budget:
     """True if a part of it is for a search."""
 
     def confirm_s(self, plan: StudyPlan) -> float:
-        """Most that the confirmation may take: its blocks and the other load points."""
+        """Most that the confirmation may take: its blocks and the other load points.
+
+        Further starts take the time of the search, or of repeated blocks.
+        """
         least_s = _CONFIRM_SHARE * self.time_s
         if self.search:
             return least_s
@@ -378,5 +425,5 @@ class Budget:
         self, spent_s: float, plan: StudyPlan, blocks: int, design: Design = FIXED
     ) -> float:
         """Return the time left for the search after ``blocks`` of confirmation."""
-        reserve_s = blocks * plan.confirm.cost_s(design.arms) + plan.points_s
+        reserve_s = plan.blocks_s(blocks, design) + plan.points_s
         return max(plan.search.cost_s(plan.candidates + 1), self.time_s - spent_s - reserve_s)

@@ -27,7 +27,7 @@ from tuner.judge.arms import (
 from tuner.judge.checks import findings, sentinel
 from tuner.judge.claimable import AA_DEGREES, ESTIMATED, MEASURED, claimable
 from tuner.judge.claims import LimitClaim, limit_claims, objective_claims, together
-from tuner.judge.comparison import Judged
+from tuner.judge.comparison import Judged, RatioClaim, blocks_of_starts, more_starts
 from tuner.judge.confirmation import Missing, Tally, against_others, estimand, tally_of
 from tuner.judge.contest_results import ContestResult, contest_result
 from tuner.judge.difference import two_parts, unified_difference
@@ -44,8 +44,9 @@ from tuner.judge.history import (
     trial_figures,
 )
 from tuner.judge.outcome import Status, outcome, overruled, too_fine
+from tuner.judge.scoring import BASELINE
 from tuner.judge.usage import PARTS, unread, usage
-from tuner.judge.whole import WholeArms, contradiction, whole_arms
+from tuner.judge.whole import Arms, WholeArms, contradiction, whole_arms
 from tuner.measurement import core_wait, lifetimes
 from tuner.record.changes import Change, changes_of
 from tuner.record.check import reading
@@ -208,6 +209,10 @@ def _evaluate(record: Record) -> StudyResult:
     end = outcome(
         record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
     )
+    pairs = [(block.baseline, block.candidate) for block in used]
+    more = more_starts(
+        blocks_of_starts(record.blocks), RatioClaim(digest, BASELINE, objective, margin)
+    )
     claims: tuple[Judged, ...] = ()
     held = limit_claims(used, goals, finalists, void=bool(end.void))
     verdict = end.verdict
@@ -218,6 +223,7 @@ def _evaluate(record: Record) -> StudyResult:
             protocol,
             record.calibration,
             replace(stands.judged[stands.best], verdict=verdict),
+            more=more,
             too_fine=too_fine(record, goals.second, used) if goals.second else "",
         )
         verdict = together(verdict, goals, claims, held)
@@ -250,7 +256,7 @@ def _evaluate(record: Record) -> StudyResult:
         ),
         looks=_looks(protocol, stands),
         confirm=confirm,
-        figures=_figures(used, goals, stands) if used else (),
+        figures=_figures(used, goals, stands, more) if used else (),
         usage=usage(used),
         unread=unread(used, PARTS if record.cores.backend else ("server", "generator")),
         spectra=() if goals.seek else spectra(used),
@@ -258,11 +264,7 @@ def _evaluate(record: Record) -> StudyResult:
             excluded_share([window for block in used for window in block.baseline]),
             excluded_share([window for block in used for window in block.candidate]),
         ),
-        whole=(
-            whole_arms(objective, [(block.baseline, block.candidate) for block in used])
-            if used
-            else None
-        ),
+        whole=whole_arms(objective, pairs, more) if pairs else None,
         findings=found,
         warnings=(*_warnings(record, goals, found), *unshared),
         times=phase_times(record),
@@ -295,11 +297,13 @@ def _replication(
     return replication(first, again, objective=objective.words)
 
 
-def _figures(used: Sequence[PairedBlock], goals: Goals, stands: Tally) -> tuple[Figure, ...]:
+def _figures(
+    used: Sequence[PairedBlock], goals: Goals, stands: Tally, more: Sequence[Arms]
+) -> tuple[Figure, ...]:
     """Return all figures: objectives, then the same over whole arms, then the rest."""
     found = _claimed(figures(used, goals), stands)
     blocks = [(block.baseline, block.candidate) for block in used]
-    whole = [row for o in goals.objectives for row in whole_figures(o, whole_arms(o, blocks))]
+    whole = [row for o in goals.objectives for row in whole_figures(o, whole_arms(o, blocks, more))]
     first = len(goals.objectives)
     return (*found[:first], *whole, *found[first:])
 

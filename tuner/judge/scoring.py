@@ -19,6 +19,18 @@ from tuner.stats.polish import arm_levels
 BASELINE = "baseline"
 """Label of the baseline's instance in every block."""
 
+_COPY = "#"
+
+
+def copy_of(label: str, number: int) -> str:
+    """Return the label of an arm's further instance in the same block; of the first, its own."""
+    return f"{label}{_COPY}{number}" if number > 1 else label
+
+
+def original(label: str) -> str:
+    """Return the label of the first instance of an arm."""
+    return label.partition(_COPY)[0]
+
 
 def window_id(round_: int, instance: str) -> str:
     """Identity of a window within its block; ``Measurement.round`` reads it back."""

@@ -47,7 +47,7 @@ class WholeArms:
     raw: PairedEstimate | None
     """Ratio with the requests that stalls touched, from typical blocks; None if unknown."""
     starts: int
-    """Number of starts, one per block."""
+    """Number of starts of each arm: one per block, and the further ones."""
 
     @property
     def worst(self) -> int:
@@ -57,22 +57,31 @@ class WholeArms:
     @property
     def most_hidden_share(self) -> float:
         """Largest share of bad starts that all starts miss with a probability of 5 %."""
-        return 1 - math.pow(0.05, 1 / self.starts)
+        return hidden_share(self.starts)
 
 
-def whole_arms(objective: Objective, blocks: Sequence[Arms]) -> WholeArms:
+def hidden_share(starts: int) -> float:
+    """Return the share of a kind of start that these all miss with a probability of 5 %."""
+    return 1 - math.pow(0.05, 1 / starts)
+
+
+def whole_arms(
+    objective: Objective, blocks: Sequence[Arms], more: Sequence[Arms] = ()
+) -> WholeArms:
     """Return the figures of both arms over all blocks that count.
 
     Args:
         objective: the figure.
         blocks: of each block the windows of baseline and candidate; at least one block.
+        more: the same of further starts, which belong to the worst starts alone.
     """
     arms = [[list(block[place]) for block in blocks] for place in (0, 1)]
+    starts = [*blocks, *more]
     levels = [
-        sorted((objective.loss(objective.arm_ln(windows)) for windows in arm), reverse=True)
-        for arm in arms
+        sorted((objective.loss(objective.arm_ln(pair[place])) for pair in starts), reverse=True)
+        for place in (0, 1)
     ]
-    worst = math.ceil(WORST_SHARE * len(blocks))
+    worst = math.ceil(WORST_SHARE * len(starts))
 
     def mean(count: int) -> tuple[float, float]:
         first, second = (math.exp(objective.loss(statistics.fmean(x[:count]))) for x in levels)
@@ -84,11 +93,18 @@ def whole_arms(objective: Objective, blocks: Sequence[Arms]) -> WholeArms:
         worst_start=mean(1),
         worst_starts=mean(worst),
         raw=_raw(objective, blocks),
-        starts=len(blocks),
+        starts=len(starts),
     )
 
 
-def contradiction(objective: Objective, whole: WholeArms, margin: Margin) -> str:
+def contradiction(
+    objective: Objective,
+    whole: WholeArms,
+    margin: Margin,
+    *,
+    loss: bool = False,
+    other: str = "the baseline",
+) -> str:
     """Return why whole arms contradict a gain in the typical block; empty if they do not.
 
     All requests together and the worst starts must not be worse beyond the margin. Raw latencies
@@ -98,8 +114,11 @@ def contradiction(objective: Objective, whole: WholeArms, margin: Margin) -> str
         objective: the figure.
         whole: the figures of both arms.
         margin: smallest difference worth having.
+        loss: True for a loss in the typical block, which better whole arms contradict.
+        other: the arm that is compared with, in words.
     """
     name, unit = objective.words, objective.unit
+    against = 1 if objective.larger_is_better == loss else -1
     for what, (baseline, candidate) in (
         (f"{name} of all requests together", whole.pooled),
         (
@@ -110,24 +129,24 @@ def contradiction(objective: Objective, whole: WholeArms, margin: Margin) -> str
         if not (baseline > 0 and candidate > 0):
             continue
         ratio = candidate / baseline
-        if margin.side(ratio, ratio) == (-1 if objective.larger_is_better else 1):
+        if margin.side(ratio, ratio) == against:
             return (
-                f"{what} is {_compared(ratio)}"
+                f"{what} is {_compared(ratio, other)}"
                 f" ({figure(baseline, unit)} → {figure(candidate, unit)})"
             )
-    if whole.raw is not None and margin.side(whole.raw.low, whole.raw.high) == 1:
+    if whole.raw is not None and margin.side(whole.raw.low, whole.raw.high) == against:
         return (
-            f"{name} with the requests that stalls touched is {_compared(whole.raw.ratio)}"
+            f"{name} with the requests that stalls touched is {_compared(whole.raw.ratio, other)}"
             f" (95 % interval {interval(whole.raw)})"
         )
     return ""
 
 
-def _compared(ratio: float) -> str:
+def _compared(ratio: float, other: str) -> str:
     """Return ``4.0 % higher than the baseline's``; from 2 on ``2.5 times the baseline's``."""
     if ratio >= 2:
-        return f"{ratio:.3g} times the baseline's"
-    return f"{percent(abs(ratio - 1))} {'higher' if ratio > 1 else 'lower'} than the baseline's"
+        return f"{ratio:.3g} times {other}'s"
+    return f"{percent(abs(ratio - 1))} {'higher' if ratio > 1 else 'lower'} than {other}'s"
 
 
 def _pooled(objective: Objective, blocks: Sequence[Sequence[Measurement]]) -> float:

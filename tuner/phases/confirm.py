@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuner.errors import HostError, InstrumentError
-from tuner.judge.confirmation import estimand, tally_of
+from tuner.judge.confirmation import estimand, tally_before_starts
 from tuner.judge.load_point import other_rates
 from tuner.judge.plan import FIXED, STALL_ALLOWANCE, Design, StudyPlan
 from tuner.judge.scoring import BASELINE
@@ -15,6 +15,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.compare import PlannedBlocks, run_blocks
 from tuner.phases.seal import sealed
+from tuner.phases.starts import run_starts
 from tuner.record.model import Calibration, Protocol, Record
 from tuner.space.configuration import Configuration
 from tuner.stats.power import LEVEL
@@ -68,7 +69,8 @@ def freeze(
         sequential_rho=stakes.rho if stakes else None,
         sequential_sigma_d=stakes.sigma_d if stakes else None,
         margin_symmetric=bench.goals.margin.symmetric,
-        evidence="whole",
+        # Where one instance runs at a time, each window has a start of its own.
+        evidence="starts" if plan.starts else "whole",
     )
     protocol = sealed(protocol)
     bench.store.set_protocol(protocol)
@@ -90,7 +92,7 @@ def run_confirmation(
     protocol: Protocol,
     plan: StudyPlan,
 ) -> None:
-    """Measure the blocks of the protocol (``run_blocks``).
+    """Measure the blocks of the protocol (``run_blocks``), and further starts for a gain.
 
     It stops early if the protocol is always-valid and the claim is safe, or if more blocks are
     invalid than the validity rule allows: the verdict is then inconclusive in any case.
@@ -122,6 +124,7 @@ def run_confirmation(
         decided=lambda record: sequential and _is_safe(bench, record),
     )
     run_blocks(bench, planned)
+    run_starts(bench, [arm for arm in arms if arm.label not in further], protocol, plan)
 
 
 def _arms(
@@ -148,7 +151,7 @@ def _failing(windows: Sequence[Measurement], further: frozenset[str]) -> Mapping
 
 def _is_safe(bench: Bench, record: Record) -> bool:
     """Return whether the always-valid test allows an end, and report it if so."""
-    found = tally_of(record, bench.objective)
+    found = tally_before_starts(record, bench.objective)
     if found.decided and found.verdict:
         bench.progress.note(f"the claim is safe after {found.blocks} blocks: {found.verdict.kind}")
     return found.decided

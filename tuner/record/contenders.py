@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tuner.machine.facts import ServerFacts
 from tuner.stats.margin import DEFAULT_MARGIN
+
+Evidence = Literal["typical", "whole", "starts"]
+"""Basis of a claim: the typical block alone (``typical``); for *better* also the whole arms, which
+must not contradict it (``whole``); for *better* and *worse* the whole arms, with enough starts of
+each arm (``starts``). See ``tuner.judge.whole``."""
 
 STOCK, PUBLISHED, TUNED = "stock", "published", "tuned"
 
@@ -112,6 +118,8 @@ class Contest:
     """Outstanding requests above which a busy cycle begins; None: spans around stalls."""
     busy_share: float | None = None
     """Busy share of the weakest arm's cores at the rate; None if unknown."""
+    evidence: Evidence = "typical"
+    """Basis of the claims; "typical" in records of earlier versions."""
     alike: tuple[AlignedDefault, ...] = ()
     scaling: tuple[str, ...] = ()
     """Scaling of the published sizes, in words."""

@@ -14,7 +14,7 @@ from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.instrument import NATIVE, Instrument
 from tuner.measurement.stalls import KEEP, StallRule
 from tuner.measurement.window import Gates, Measurement
-from tuner.record.contenders import Contest
+from tuner.record.contenders import Contest, Evidence
 from tuner.space.configuration import Configuration, Value
 from tuner.stats.margin import Margin
 from tuner.stats.sequential import Stakes
@@ -22,12 +22,18 @@ from tuner.stats.sequential import Stakes
 SCHEMA_VERSION = 1
 
 Phase = Literal[
-    "capacity", "aa", "search", "confirm", "load-points", "ablate", "minimal", "contest", "ladder"
+    "capacity",
+    "aa",
+    "search",
+    "confirm",
+    "starts",
+    "load-points",
+    "ablate",
+    "minimal",
+    "contest",
+    "ladder",
 ]
 BlockState = Literal["running", "complete", "invalid", "failed"]
-Evidence = Literal["typical", "whole"]
-"""Basis of *better*: the typical block alone, or also the whole arms, which must not contradict it
-(``tuner.judge.whole``)."""
 TrialState = Literal["racing", "dropped", "infeasible", "complete"]
 TrialOrigin = Literal["baseline", "hand", "proposed"]
 

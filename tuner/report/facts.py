@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tuner.judge.results import StudyResult
+from tuner.judge.support import LEAST_STARTS
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.bottleneck import busy_share
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement
-from tuner.record.model import Evidence, Original, Protocol, Record, TrialState
+from tuner.record.contenders import Evidence
+from tuner.record.model import Original, Protocol, Record, TrialState
 from tuner.stats.verdict import VerdictKind
 from tuner.stats.words import counted
 from tuner.words.figures import UNKNOWN, figure, moment, setting, significant
@@ -162,6 +164,10 @@ def _original(original: Original) -> str:
 _BASES: dict[Evidence, str] = {
     "typical": "the typical block alone",
     "whole": "the typical block; all requests together and the worst starts must not contradict it",
+    "starts": (
+        "the typical block; all requests together and the worst starts must not contradict it, and"
+        f" better needs {LEAST_STARTS} starts of each arm"
+    ),
 }
 
 

@@ -18,6 +18,7 @@ PHASE_NAMES: Mapping[Phase, str] = {
     "aa": "A/A",
     "search": "search",
     "confirm": "confirmation",
+    "starts": "further starts",
     "load-points": "load points",
     "ablate": "ablation",
     "minimal": "check of the smallest difference",
