@@ -20,6 +20,7 @@ from tuner.judge.contest import (
     pairs,
     plan_contest,
 )
+from tuner.judge.support import LEAST_STARTS
 from tuner.phases.block import Arm
 from tuner.phases.compare import allowed_invalid
 from tuner.phases.contest import (
@@ -215,6 +216,16 @@ def test_the_plan_fits_the_time_or_is_the_least_that_says_anything(
     assert plan.cost_s(6) <= max(1.2 * time_s, least.cost_s(6))
     assert (plan.ladder is not None) == ladder
     assert not ladder or (plan.passes >= 3 and plan.rungs >= 6)
+
+
+def test_a_comparison_with_time_has_the_starts_that_a_gain_needs() -> None:
+    """17 blocks, with fewer rounds rather than fewer blocks; without the time there are fewer."""
+    for time_s in (120.0, 600.0):
+        plan = plan_contest(time_s, 2, 20_000.0, claims=4, mode="open", ladder=False)
+        assert plan.blocks >= LEAST_STARTS
+        assert plan.cost_s(2) <= time_s
+    brief = plan_contest(40.0, 2, 20_000.0, claims=4, mode="open", ladder=False)
+    assert least_blocks(4) <= brief.blocks < LEAST_STARTS
 
 
 def test_like_is_compared_with_like() -> None:

@@ -31,6 +31,7 @@ from tuner.record.contenders import (
     Published,
     PublishedRow,
 )
+from tuner.record.file import small
 from tuner.record.model import Record
 from tuner.report.charts import for_files
 from tuner.report.contest_tables import arm_table, brief
@@ -38,6 +39,7 @@ from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
 from tuner.report.text import result_lines
 from tuner.space.configuration import Value
+from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect
 
 NAMED = HOSTILE.replace("/", "")
@@ -114,6 +116,54 @@ def test_claims_are_in_a_sentence_for_each_pair() -> None:
     assert line.startswith("one-hand against one-stock: better in p50 (−2")
     assert "CPU per request (−5" in line
     assert line.endswith("equal in memory")
+
+
+def with_slow_stalls(record: Record, factor: float) -> Record:
+    """Return the record with a p99 of the faster arm that stalls make this many times as long."""
+
+    def slowed(window: Measurement) -> Measurement:
+        if window.instance != "one-hand":
+            return window
+        return replace(window, raw=replace(window.raw, p99_us=factor * window.raw.p99_us))
+
+    blocks = (replace(b, windows=tuple(map(slowed, b.windows))) for b in record.blocks)
+    return replace(record, blocks=tuple(blocks))
+
+
+def test_a_claim_that_whole_arms_contradict_is_withdrawn_with_a_warning() -> None:
+    """The p99 with the requests that stalls touched; records of earlier versions keep claims."""
+    record = with_slow_stalls(met().record, 5.0)
+    assert record.contest is not None
+    (p99,) = (row for row in evaluated(record).compared if row.objective.name == "p99")
+    assert p99.verdict.kind is VerdictKind.BETTER
+    found = evaluated(replace(record, contest=replace(record.contest, evidence="whole")))
+    (now,) = (row for row in found.compared if row.objective.name == "p99")
+    assert now.verdict.kind is VerdictKind.INCONCLUSIVE
+    (warning,) = (text for text in found.warnings if text.startswith("no claim on p99"))
+    words = "no claim on p99 of one-hand against one-stock: p99 with the requests that stalls"
+    assert warning.startswith(words)
+    assert "times one-stock's" in warning
+
+
+def test_an_exchanged_record_has_the_same_claims() -> None:
+    """It keeps the histograms from which all requests together are known."""
+    record = met().record
+    assert record.contest is not None
+    whole = replace(record, contest=replace(record.contest, evidence="whole"))
+    assert evaluated(small(whole)).compared == evaluated(whole).compared
+    windows = [w for b in small(whole).blocks if b.phase == "contest" for w in b.windows]
+    assert windows
+    assert all(window.stall_free.hdr for window in windows)
+
+
+def test_a_comparison_with_few_starts_warns() -> None:
+    """Claims remain, and the report states which kind of start may have been missed."""
+    record = met().record
+    assert record.contest is not None
+    few = evaluated(replace(record, contest=replace(record.contest, evidence="whole")))
+    assert brief(few) == brief(met())
+    (warning,) = (text for text in few.warnings if "a kind of start that comes in" in text)
+    assert warning.startswith(f"with {len(few.blocks)} starts of each arm")
 
 
 def test_what_is_known_of_no_arm_has_no_column() -> None:

@@ -20,6 +20,7 @@ from tuner.goals.constraint import Constraint
 from tuner.judge.climbs import rungs
 from tuner.judge.contest import ContestPlan, family, plan_contest
 from tuner.judge.load_point import contest_load
+from tuner.judge.support import LEAST_STARTS
 from tuner.machine.facts import SERVER_NAMES
 from tuner.measurement.instrument import Mode
 from tuner.phases.block import Arm
@@ -244,6 +245,8 @@ def hold(meeting: Meeting, place: RunFolder) -> Record:
         else:
             load = _known_load(meeting, known, seen, mode=bench.goals.mode)
         contest, plan = _planned(meeting, contenders, seen, load, mode=bench.goals.mode)
+        if known is not None:
+            contest = replace(contest, evidence=known.evidence)
         _check_same_plan(known, contest, meeting.name)
         store.set_contest(contest)
         whole = run_contest(bench, arms, plan, load)
@@ -365,6 +368,7 @@ def _planned(
         ladder=ladder,
         margin=margin.share,
         margin_symmetric=margin.symmetric,
+        evidence="starts" if plan.blocks >= LEAST_STARTS else "whole",
         alike=alignments(meeting.rules, [found.space for found in meeting.found.values()]),
         scaling=(*meeting.scaling, *_rate_words(meeting, at.source, open_loop=open_loop)),
         published=meeting.published,

@@ -20,6 +20,7 @@ from tuner.judge.common_scale import common_scale
 from tuner.judge.comparison import Family, RatioClaim
 from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
 from tuner.judge.scoring import counted_windows
+from tuner.judge.support import LEAST_STARTS
 from tuner.measurement.instrument import Mode
 from tuner.measurement.window import Measurement
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED, Contender
@@ -78,15 +79,18 @@ def plan_contest(
 ) -> ContestPlan:
     """Plan the blocks: at least as many as the claims need, even beyond the time.
 
+    There are as many as whole arms need starts (`tuner.judge.support`) if the time holds them.
+
     Windows have the 10,000 samples for p99 if the time allows, and fewer otherwise; the record has
     the number.
     """
     least = least_blocks(claims)
+    wanted = max(least, LEAST_STARTS)
     share = 1 - _LADDER_SHARE if ladder else 1.0
     wanted_s = (
         Metric("p99").samples_needed * STALL_ALLOWANCE / rate_per_s if mode == "open" else 0.5
     )
-    longest_s = max(0.5, share * time_s / (2 * least * arms))
+    longest_s = max(0.5, share * time_s / (2 * wanted * arms))
     window_s = round(min(max(0.5, wanted_s), longest_s, 4.0), 2)
     settle_s = max(0.05, min(0.5, 500 / rate_per_s)) if mode == "open" else 0.1
     fresh_s = max(0.3, settle_s)
@@ -94,12 +98,16 @@ def plan_contest(
     def block(rounds: int, seconds: float) -> BlockPlan:
         return BlockPlan(rounds, seconds, fresh_s, settle_s)
 
-    affordable = [
-        rounds
-        for rounds in (2, 3, 4)
-        if least * block_cost_s(block(rounds, window_s), arms) <= share * time_s
-    ]
-    each = block(max(affordable, default=1), window_s)
+    def affordable(blocks: int, fewest: int) -> int:
+        """Return the most rounds with which a number of blocks fits; 0 if none does."""
+        fitting = (
+            rounds
+            for rounds in range(fewest, 5)
+            if blocks * block_cost_s(block(rounds, window_s), arms) <= share * time_s
+        )
+        return max(fitting, default=0)
+
+    each = block(affordable(wanted, 1) or affordable(least, 2) or 1, window_s)
     blocks = int(share * time_s / block_cost_s(each, arms))
     held = math.floor(rate_per_s * window_s / STALL_ALLOWANCE) if mode == "open" else 1_000
     found = ContestPlan(

@@ -10,10 +10,14 @@ from tuner.goals.constraint import Constraint
 from tuner.judge.climbs import Climb, climbs
 from tuner.judge.comparison import Comparison, Judged
 from tuner.judge.contest import ArmFigures, arms_figures, family
+from tuner.judge.support import LEAST_STARTS, Support
+from tuner.judge.whole import hidden_share
 from tuner.measurement import core_wait, lifetimes
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record
 from tuner.stats.margin import Margin
+from tuner.stats.verdict import VerdictKind
+from tuner.stats.words import counted
 from tuner.words.terminal import duration
 
 
@@ -65,6 +69,7 @@ def contest_result(record: Record, contest: Contest) -> ContestResult:
         ),
         # An arm without a figure is a finding about the arm, so the block counts.
         needs_all=False,
+        support=Support(contest.evidence, mutual=True),
     )
     counted = comparison.counted(record.blocks)
     blocks = tuple(found.block for found in counted)
@@ -74,15 +79,21 @@ def contest_result(record: Record, contest: Contest) -> ContestResult:
     )
     rows = contest.published.rows if contest.published else ()
     arms = arms_figures(blocks, labels)
+    compared = comparison.judged(counted)
     return ContestResult(
         record=record,
         contest=contest,
         blocks=blocks,
         arms=arms,
-        compared=comparison.judged(counted),
+        compared=compared,
         climbs=tuple(climb for climb in found if climb.rungs),
         published=tuple(row for row in rows if not row.case or row.case == contest.case),
-        warnings=(*_warnings(record, contest, len(blocks)), *_unlike_answers(arms)),
+        warnings=(
+            *_warnings(record, contest, len(blocks)),
+            *_unsupported(compared),
+            *_few_starts(contest, compared),
+            *_unlike_answers(arms),
+        ),
     )
 
 
@@ -108,6 +119,35 @@ def _warnings(record: Record, contest: Contest, blocks: int) -> tuple[str, ...]:
             " so in longer overload it is lower"
         )
     return tuple(found)
+
+
+def _unsupported(compared: Sequence[Judged]) -> list[str]:
+    """Return a warning for each claim that the whole arms do not support."""
+    return [
+        f"no claim on {each.objective.words} of {each.claim.arm} against {each.claim.against}:"
+        f" {each.lacks}"
+        for each in compared
+        if each.lacks
+    ]
+
+
+def _few_starts(contest: Contest, compared: Sequence[Judged]) -> list[str]:
+    """Return a warning if claims rest on fewer starts than a study's do."""
+    claimed = [
+        each.verdict.estimate.n
+        for each in compared
+        if each.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE)
+    ]
+    if contest.evidence != "whole" or not claimed:
+        return []
+    starts = min(claimed)
+    return [
+        (
+            f"with {counted(starts, 'start')} of each arm, a kind of start that comes in"
+            f" {hidden_share(starts):.0%} is missed with a probability of 5 %; in a longer"
+            f" comparison there are {LEAST_STARTS} starts or more"
+        )
+    ]
 
 
 def _unlike_answers(arms: Sequence[ArmFigures]) -> list[str]:

@@ -92,19 +92,31 @@ def small(record: Record) -> Record:
     # Other percentiles need the histogram, in every phase.
     needed = any(quantile_of(name) is not None and name not in exact for name in metrics)
     within_us = record.contest.within_s * 1e6 if record.contest else math.inf
-    blocks = (_small_block(b, all_of_it=needed, within_us=within_us) for b in record.blocks)
+    # All requests together decide about claims of a contest too.
+    whole = record.contest is not None and record.contest.evidence != "typical"
+    blocks = (
+        _small_block(
+            block,
+            all_of_it=needed or block.phase == "confirm",
+            pooled=whole and block.phase == "contest",
+            within_us=within_us if block.phase == "ladder" else math.inf,
+        )
+        for block in record.blocks
+    )
     return replace(record, blocks=tuple(blocks))
 
 
-def _small_block(block: Block, *, all_of_it: bool, within_us: float) -> Block:
-    keep = all_of_it or block.phase == "confirm"
-    if block.phase != "ladder":
-        within_us = math.inf
-    windows = tuple(_small_window(w, histograms=keep, within_us=within_us) for w in block.windows)
-    return replace(block, windows=windows)
+def _small_block(block: Block, *, all_of_it: bool, pooled: bool, within_us: float) -> Block:
+    windows = (
+        _small_window(w, histograms=all_of_it, pooled=pooled, within_us=within_us)
+        for w in block.windows
+    )
+    return replace(block, windows=tuple(windows))
 
 
-def _small_window(window: Measurement, *, histograms: bool, within_us: float) -> Measurement:
+def _small_window(
+    window: Measurement, *, histograms: bool, pooled: bool, within_us: float
+) -> Measurement:
     # Availability needs the histogram if an answer was late.
     late = window.raw.max_us > within_us
     return replace(
@@ -112,7 +124,7 @@ def _small_window(window: Measurement, *, histograms: bool, within_us: float) ->
         generator_spans=(),
         server_spans=(),
         raw=_latency(window.raw, histogram=histograms or late),
-        stall_free=_latency(window.stall_free, histogram=histograms),
+        stall_free=_latency(window.stall_free, histogram=histograms or pooled),
         service=_latency(window.service, histogram=False),
         send_lag=_latency(window.send_lag, histogram=False),
     )
