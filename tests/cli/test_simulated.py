@@ -83,7 +83,7 @@ def test_what_will_happen_is_said_before_it_does(tuner: Tuner, host: SimulatedHo
     for words in ("nginx 1.22.1", "objective p99", "static: ", "generator", "stock (", "sendfile"):
         assert words in done.err, words
     assert done.err.index("nginx 1.22.1") < done.err.index("capacity of the baseline")
-    assert "instead of 10 s, the least for calibration, one block of the search and" in done.err
+    assert "instead of 10 s, the least for calibration, one block of the search, 6 " in done.err
 
 
 def test_the_outcome_as_json(finished: Tuner) -> None:

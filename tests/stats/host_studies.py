@@ -11,8 +11,12 @@ import numpy as np
 from scipy import special
 
 from tests import seeds
+from tuner.goals.objective import Objective
+from tuner.judge.across_hosts import population_verdict
 from tuner.stats.hosts import AcrossHosts, across_hosts
+from tuner.stats.margin import DEFAULT_BAND
 from tuner.stats.paired import FloatArray
+from tuner.stats.verdict import VerdictKind
 
 BLOCKS = 12
 MARGIN = 0.03
@@ -100,6 +104,35 @@ def simulated(
         ):
             counts[place] += event
     return Rates(*counts)
+
+
+def claims_on_the_margin(seed: int, studies: int, hosts: int, noise: str) -> tuple[int, int]:
+    """Return how many studies of such hosts are falsely *better*, and falsely *worse*.
+
+    The mean ratio is on either end of the margin, and the true ones spread by 5 % about it.
+    """
+    rng, sigma = seeds.rng(seed), NOISES[noise](hosts)[:, np.newaxis]
+    counts = []
+    for end, false in (
+        (DEFAULT_BAND.low, VerdictKind.BETTER),
+        (DEFAULT_BAND.high, VerdictKind.WORSE),
+    ):
+        count = 0
+        for _ in range(studies):
+            true = math.log(end) + 0.05 * rng.normal(size=(hosts, 1))
+            d = true + sigma * rng.normal(size=(hosts, BLOCKS))
+            rows = [(f"h{place}", row) for place, row in enumerate(d)]
+            across = across_hosts(rows)
+            verdict = population_verdict(
+                across,
+                across,  # The 90 % interval is for *equivalent*.
+                DEFAULT_BAND,
+                Objective("p99"),
+                minimum_detectable_effect=0.05,
+            )
+            count += verdict.kind is false
+        counts.append(count)
+    return counts[0], counts[1]
 
 
 def weighted_p(found: AcrossHosts, mean: float) -> float:
