@@ -55,9 +55,10 @@ def test_better_is_rarely_false_over_hosts(ratio: float) -> None:
 
 def test_weights_by_variance_claim_too_much() -> None:
     """Why hosts count alike: with the usual weights, quiet hosts decide."""
-    found = simulated(40, SHORT, 3, "one quiet", tau=0.05)
-    assert found.weighted > 0.12 * SHORT
-    assert found.missed <= Tolerance(SHORT).most(0.05)
+    found = simulated(40, LONG, 3, "one quiet", tau=0.05)
+    # 14 % of studies; a tenth is six standard errors below.
+    assert found.weighted > 0.10 * LONG
+    assert found.missed <= Tolerance(LONG).most(0.05)
 
 
 @pytest.mark.parametrize("hosts", [2, 5, 10, 14])
