@@ -276,7 +276,7 @@ def test_every_check_is_about_more_than_the_one_before() -> None:
         return effect(0.5 * (values["mode"] == "b") + small)
 
     made = five_minutes(
-        truth=truth, seed=2, noise=Noise(ar_sd=0.04, restart_sd=0.04, burst_probability=0.0)
+        truth=truth, seed=3, noise=Noise(ar_sd=0.04, restart_sd=0.04, burst_probability=0.0)
     )
     found = ablated(made, SPACE.complete({"fast": True, "boost": 100, "mode": "b"}, STOCK))
     assert [part.contrast.names[0] for part in found.parts] == ["mode", "boost", "fast"]
