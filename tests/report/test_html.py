@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -68,6 +69,16 @@ def test_every_stage_has_a_report(study: Studies, stage: Stage) -> None:
     kind = result.sentence.partition(": ")[0]
     assert kind in text
     assert not re.search(r"\b(nan|NaN|inf|None|Undefined)\b", text)
+
+
+def test_the_page_names_the_kind_of_p(study: Studies) -> None:
+    """An always-valid p is not called exact."""
+    made = study("better")
+    assert made.verdict is not None
+    watched = replace(made.verdict.estimate, always_valid=True)
+    for estimate, kind in ((made.verdict.estimate, "exact"), (watched, "always-valid")):
+        page = render_html(replace(made, verdict=replace(made.verdict, estimate=estimate)))
+        assert any(line.startswith(f"{kind} p ") for line in parsed(page).lines)
 
 
 @pytest.mark.parametrize("outcome", ["worse", "equivalent", "inconclusive"])

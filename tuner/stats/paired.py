@@ -52,6 +52,11 @@ class PairedEstimate:
     """True if interval and p hold for any number of looks; else n was fixed beforehand."""
 
     @property
+    def p_kind(self) -> str:
+        """Kind of p in words: ``exact``, or ``always-valid``."""
+        return "always-valid" if self.always_valid else "exact"
+
+    @property
     def is_finite(self) -> bool:
         """True if n was large enough for an interval with two finite ends."""
         return math.isfinite(self.high)

@@ -218,8 +218,7 @@ def _figures(ratio: PairedEstimate, objective: str, family: int) -> str:
     interval = (
         f"{name} {ratio.low:.3f} to {ratio.high:.3f}" if ratio.is_finite else f"no finite {name}"
     )
-    kind = "always-valid" if ratio.always_valid else "exact"
     return (
         f"{than} (ratio {ratio.ratio:.3f}, {interval}, "
-        f"n = {counted(ratio.n, 'block')}, {kind} {p_in_words(ratio.p_value)})"
+        f"n = {counted(ratio.n, 'block')}, {ratio.p_kind} {p_in_words(ratio.p_value)})"
     )
