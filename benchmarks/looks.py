@@ -40,7 +40,7 @@ NAMES = tuple(metric.name for metric in OUTPUTS)
 AIM = 0.05
 """Largest noise of a look at p99, ln units."""
 BEST = KEEP
-"""Share of the configurations that a search goes on with, and among which it has to decide."""
+"""Share of the configurations that a search keeps and must rank."""
 _LEAST_ARMS = 5
 _LEAST_LOOKS = 8
 """Looks below which there is no figure."""

@@ -66,7 +66,7 @@ def test_a_figure_that_follows_the_p99_improves_its_prediction_and_others_do_not
 
 
 def test_the_best_are_the_quarter_with_the_lowest_p99() -> None:
-    """The search goes on with a quarter."""
+    """The search keeps the best quarter."""
     table = recorded(lambda place: (float(place), 0.0, 0.0, 0.0))
     best = looks.best(looks.of_table(table))
     assert {look.configuration for look in best} == {str(n) for n in range(1, 7)}

@@ -95,7 +95,7 @@ def test_a_format_is_given_or_read_from_a_configuration(tuner: Tuner) -> None:
 
 
 def test_a_refusal_shows_the_line_without_its_secrets(tuner: Tuner) -> None:
-    """What was understood, and the options that define a format."""
+    """The refusal lists the fields that were read and the options that define a format."""
     Path("access.log").write_text(f"10/Oct/2025:13:55:36 GET /a?q=blue {JWT}\n")
     done = tuner("workload", "from-log", "access.log")
     assert done.code == 2

@@ -93,7 +93,7 @@ def test_an_impossible_margin_is_refused(margin: str) -> None:
 
 
 def test_the_quickstart_is_p99_of_a_proxy_in_six_minutes() -> None:
-    """It ends as soon as its claim is safe."""
+    """The default study is sequential."""
     study = load_study(DEFAULT_STUDY)
     assert (study.name, study.space, study.objective) == ("quickstart", "nginx/proxy", ("p99",))
     assert (study.baseline, study.time_s, study.sequential) == ("stock", 360, True)
@@ -108,7 +108,7 @@ def test_auto_is_sequential_where_a_study_can_be() -> None:
 
 
 def test_the_base_is_p99_of_static_files_in_ten_minutes() -> None:
-    """What a record leaves out is as it was, whatever the default study does."""
+    """A change of the default study does not change old records, which omit some keys."""
     study = load_study()
     assert (study.name, study.space, study.objective) == ("static", "nginx/static", ("p99",))
     assert (study.baseline, study.time_s, study.trials) == ("stock", 600, None)

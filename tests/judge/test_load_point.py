@@ -45,7 +45,7 @@ def at(busy: float | None, capacity: Capacity = SATURATED) -> StudyLoad | None:
 
 @pytest.mark.parametrize(("busy", "rate"), [(0.81, 6_000), (0.90, 5_400), (0.62, 7_900)])
 def test_the_rate_follows_the_busy_share(busy: float, rate: float) -> None:
-    """It is in proportion to what 70 % of the capacity took of the cores."""
+    """The rate scales with the ratio of the wanted to the seen busy share."""
     following = at(busy)
     assert following is not None
     assert following.rate_per_s == rate

@@ -45,7 +45,7 @@ def watch(read: Counters) -> ResourceWatch:
 
 
 def test_all_parts_of_a_shared_window_have_the_same_readings() -> None:
-    """What is read after the first part serves the others, which end at the same moment."""
+    """All parts of a window end at the same moment and share one reading."""
     read = Counters()
     watched = watch(read)
     for round_ in range(2):

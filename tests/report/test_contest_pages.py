@@ -146,7 +146,7 @@ def test_a_claim_that_whole_arms_contradict_is_withdrawn_with_a_warning() -> Non
 
 
 def test_an_exchanged_record_has_the_same_claims() -> None:
-    """It keeps the histograms from which all requests together are known."""
+    """An exchanged record keeps the histograms of all requests."""
     record = met().record
     assert record.contest is not None
     whole = replace(record, contest=replace(record.contest, evidence="whole"))
