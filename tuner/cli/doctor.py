@@ -16,6 +16,7 @@ from tuner.app.host_noise import measure_here
 from tuner.app.notes import watched_stalls
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
+from tuner.cli import options
 from tuner.cli.lint import lint_command
 from tuner.errors import DefinitionError, HostError, TunerError
 from tuner.hosts import local
@@ -89,18 +90,7 @@ Examples:
 @click.option(
     "--server", metavar="NAME", help="Server of the configuration [guessed from the file's name]."
 )
-@click.option(
-    "--prefix",
-    metavar="PATH=FOLDER",
-    multiple=True,
-    help="Read FOLDER where the configuration names PATH [its own folder, if it is a copy].",
-)
-@click.option(
-    "--env-file",
-    metavar="FILE",
-    default="",
-    help="Read the variables that a Caddyfile names from FILE [the environment].",
-)
+@options.copies
 @click.option(
     "--sarif",
     metavar="FILE",
@@ -115,7 +105,7 @@ def command(
     config: Path | None,
     server: str | None,
     prefix: tuple[str, ...],
-    env_file: str,
+    env_file: str | None,
     sarif: Path | None,
 ) -> None:
     """Report whether this machine can run a study and what limits its precision.
@@ -130,7 +120,7 @@ def command(
     if something is wrong, and with 0 if something merely has a cost.
     """
     if config is not None:
-        wishes = OwnOptions(str(config), prefix=prefix, env_file=env_file)
+        wishes = OwnOptions(str(config), prefix=prefix, env_file=env_file or "")
         lint_command(wishes, server, as_json=as_json, sarif=sarif)
         return
     if prefix or env_file or sarif:

@@ -79,6 +79,20 @@ _WORKLOAD = [
         "--seed", type=int, metavar="N", help="Seed all random choices [drawn and printed]."
     ),
 ]
+_COPIES = [
+    click.option(
+        "--prefix",
+        metavar="PATH=FOLDER",
+        multiple=True,
+        help="Read FOLDER where the configuration names PATH (/etc/nginx=./copy); repeat it for"
+        " further folders [the folder of FILE, if its includes share a path].",
+    ),
+    click.option(
+        "--env-file",
+        metavar="FILE",
+        help="Read the variables that a Caddyfile names from FILE [the environment].",
+    ),
+]
 _OWN = [
     click.option("--config", metavar="FILE", help="Tune the server configuration in FILE."),
     click.option(
@@ -94,18 +108,7 @@ _OWN = [
     click.option(
         "--root", metavar="FOLDER", help="Serve its files from FOLDER [the root that it names]."
     ),
-    click.option(
-        "--prefix",
-        metavar="PATH=FOLDER",
-        multiple=True,
-        help="Read FOLDER where the configuration names PATH (/etc/nginx=./copy); repeat it for"
-        " further folders [the folder of FILE, if its includes share a path].",
-    ),
-    click.option(
-        "--env-file",
-        metavar="FILE",
-        help="Read the variables that a Caddyfile names from FILE [the environment].",
-    ),
+    *_COPIES,
     click.option(
         "--keep-upstreams",
         is_flag=True,
@@ -245,6 +248,11 @@ def workload(function: _F) -> _F:
 def own(function: _F) -> _F:
     """Add the options for the user's own configuration."""
     return _apply(function, _OWN)
+
+
+def copies(function: _F) -> _F:
+    """Add the options for a configuration that was copied from another machine."""
+    return _apply(function, _COPIES)
 
 
 def in_place(function: _F) -> _F:
