@@ -25,7 +25,6 @@ from tuner.errors import DefinitionError
 from tuner.search.dimensions import dimensions_of, distances, suggest, vary
 from tuner.space.configuration import Configuration, Value
 from tuner.space.space import Space
-from tuner.stats.surrogate import fit
 
 if TYPE_CHECKING:
     import optuna
@@ -163,6 +162,9 @@ def _choose(
     looks = np.array([trial.looks for trial in seen])
     variances = np.where(looks > 0, noise**2 / np.maximum(1, looks), _KNOWN_SD**2)
     measured = [trial.configuration for trial in seen]
+    # It needs SciPy's optimizers, whose import would delay every command's first word.
+    from tuner.stats.surrogate import fit
+
     surrogate = fit(distances(space, allow, measured, measured), values, variances)
     draws = surrogate.draws(
         distances(space, allow, drawn, measured),

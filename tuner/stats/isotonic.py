@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scipy.optimize import isotonic_regression
-
 
 @dataclass(frozen=True, slots=True)
 class Pool:
@@ -31,6 +29,9 @@ def isotonic(points: Iterable[tuple[float, float]]) -> list[Pool]:
 
     Points at the same x are one point with their weight, in any order.
     """
+    # Half of the time that a command needs to start would go into importing it.
+    from scipy.optimize import isotonic_regression
+
     at: dict[float, list[float]] = {}
     for x, y in points:
         at.setdefault(x, []).append(y)

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import special
 
 from tuner.stats.paired import FloatArray, PairedEstimate, checked, estimate, minimum_blocks
 from tuner.stats.words import counted
@@ -247,7 +247,10 @@ def _crossing(excess: Callable[[float], float], start: float) -> float:
         below, step = below + step, 2 * step
     if below == above:
         return above
-    return float(optimize.brentq(excess, above, below, xtol=1e-12))
+    # Half of the time that a command needs to start would go into importing it.
+    from scipy.optimize import brentq
+
+    return float(brentq(excess, above, below, xtol=1e-12))
 
 
 def _log_mixture(x: FloatArray, stakes: Stakes) -> float:
