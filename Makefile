@@ -96,7 +96,8 @@ postgresql chromium tools hosts rust-lints:
 
 .PHONY: fresh
 fresh: ## Run the README's two commands in a bare Debian root, as root or AS=user with sudo (needs root)
-	.ci/fresh $(or $(AS),root)
+	@# make has an AS of its own, the assembler.
+	.ci/fresh $(if $(filter default,$(origin AS)),root,$(AS))
 
 .PHONY: lint
 lint: develop ## Run ruff and mypy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -274,3 +275,14 @@ def test_make_test_requires_everything_that_a_test_could_skip_for() -> None:
     )
     assert {"hosts", "h2load", "nghttpx", "chromium", "postgresql", "tools"} <= set(system.split())
     assert set(system.split()) <= set(known)
+
+
+@pytest.mark.parametrize(("arguments", "account"), [((), "root"), (("AS=user",), "user")])
+def test_make_fresh_runs_as_root_by_default(arguments: tuple[str, ...], account: str) -> None:
+    """Make has a variable AS of its own, which names the assembler."""
+    make = ["make", "--dry-run", "--no-print-directory", "-C", str(TOP), "fresh", *arguments]
+    environment = {
+        key: value for key, value in os.environ.items() if key not in {"AS", "MAKEFLAGS"}
+    }
+    done = subprocess.run(make, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.splitlines()[-1] == f".ci/fresh {account}"
