@@ -259,6 +259,58 @@ KINDS: Mapping[str, Kind] = {
             location / { proxy_pass http://10.0.0.1; } }""",
         said=("if $allowed = no is not carried over", "$geoip_country_code is empty in the lab"),
     ),
+    "conditions that redirect": Kind(
+        """
+        server { listen 80; listen 443 ssl; server_name shop.example;
+            if ($scheme = http) { rewrite ^(.*)$ https://$host$1 permanent; }
+            if ($host != shop.example) { return 302 https://shop.example$request_uri; }
+            location / { limit_except POST { deny all; } proxy_pass http://10.0.0.1; } }""",
+        said=(
+            "if $scheme = http is not carried over: it may turn the requests",
+            "limit_except POST is not carried over",
+        ),
+    ),
+    "the scheme of the client": Kind(
+        """
+        upstream app { server 10.0.0.1:8080; }
+        server { listen 443 ssl; location / { proxy_pass $scheme://app; } }""",
+        said=("the workload's backend stands behind app",),
+    ),
+    "an application where no file is": Kind(
+        """
+        upstream mongrels { server 127.0.0.1:8000; }
+        server { listen 80; root /srv/app/public;
+            location / { proxy_set_header Host $http_host;
+                if (!-f $request_filename) { proxy_pass http://mongrels; break; } } }""",
+        said=("the workload's backend stands behind mongrels",),
+        fixed={"proxy_http_version": "1.0"},
+    ),
+    "settings of another machine, system and build": Kind(
+        """
+        upstream app { zone app 64k; server 10.0.0.1 slow_start=30s; server 10.0.0.2 backup; }
+        server { listen 443 ssl spdy; ssl_ecdh_curve NoSuchCurve:X25519;
+            location / { proxy_bind 10.9.8.7; proxy_pass http://app; } }""",
+        main="events { use kqueue; }\n",
+        said=(
+            "slow_start=30s is changed in the lab: this build of Nginx does not know slow_",
+            "listen 443 ssl spdy is changed in the lab: this build of Nginx does not know spdy",
+            "ssl_ecdh_curve NoSuchCurve:X25519 is not carried over: the TLS library",
+            "proxy_bind 10.9.8.7 is not carried over: the lab's backend is on the loopback",
+            "use kqueue is not carried over: this system does not have it",
+        ),
+    ),
+    "servers that are set while it runs": Kind(
+        """
+        upstream app { zone app 64k; state /var/lib/nginx/app.conf; }
+        upstream empty { }
+        server { listen 80; location / { proxy_pass http://app; } }""",
+        said=("state /var/lib/nginx/app.conf is not carried over",),
+    ),
+    "a server that knows some paths only": Kind(
+        """
+        server { listen 80; location / { return 404; }
+            location /api/ { proxy_pass http://10.0.0.1; } }""",
+    ),
     "conditions that this workload meets": Kind(
         """
         server { listen 80; if ($request_method !~ ^(GET|HEAD)$) { return 405; }
@@ -316,6 +368,13 @@ REFUSED: Mapping[str, Kind] = {
         server { listen 80; location / { content_by_lua_block { ngx.say("{") } }
             location /app/ { proxy_pass http://10.0.0.1; } }""",
         said=("is answered by content_by_lua_block",),
+        way_out="--location /app/",
+    ),
+    "a path that is no more": Kind(
+        """
+        server { listen 80; location /api { return 410; }
+            location / { proxy_pass http://10.0.0.1; } }""",
+        said=("is answered by return 410",),
         way_out="--location /app/",
     ),
     "an answer in words": Kind(

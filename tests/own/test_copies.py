@@ -105,3 +105,60 @@ def test_an_absolute_include_of_the_users_own_folder_is_read_as_it_is(tmp_path: 
     copied(tmp_path / "b", {"shop.conf": SITE})
     tree = parse(path)
     assert (names(tree), tree.notes) == (["copied.example"], ())
+
+
+def test_the_folder_of_a_copy_stands_for_one_of_several_paths(tmp_path: Path) -> None:
+    """Containers have their files below one path, and those of the package below another."""
+    main = "http {{ include /etc/nginx/mime.types; include {at}/sites/*.conf; include {at}/a; }}"
+    path = copied(tmp_path, {"sites/a.conf": SITE, "a": ""}, "/config/nginx", main)
+    with pytest.raises(DefinitionError, match=r"the copy has no /etc/nginx/mime.types;"):
+        parse(path)
+    own = copied(tmp_path / "own", {"mime.types": ""}, main="")
+    tree = parse(path, prefix=[f"/etc/nginx={Path(own).parent}"])
+    assert names(tree) == ["copied.example"]
+    assert f"{tmp_path} is read for /config/nginx " in tree.notes[0]
+
+
+def test_files_that_every_nginx_comes_with_are_read_here_if_the_user_says_so(
+    tmp_path: Path,
+) -> None:
+    """The refusal has the options, for paths from the root and for relative ones."""
+    if not Path("/etc/nginx/mime.types").exists():
+        pytest.skip("no Nginx of a package is here: its files were not read")
+    site = "include uwsgi_params; include sites/a;"
+    main = "http {{ include {at}/mime.types; server {{ server_name x; " + site + " }} }}"
+    path = copied(tmp_path, {"sites/a": ""}, main=main)
+    with pytest.raises(DefinitionError) as error:
+        parse(path)
+    words = error.value.message.partition("this machine's Nginx with ")[2].split()
+    assert words[::2] == ["--prefix", "--prefix"]
+    tree = parse(path, prefix=words[1::2])
+    assert {"/etc/nginx/mime.types", "/etc/nginx/uwsgi_params"} < set(tree.texts)
+
+
+def test_a_file_of_one_site_is_part_of_a_main_file(tmp_path: Path) -> None:
+    """The refusal names the main file above it and the site, or the main file to write."""
+    site = "server { listen 80; server_name a.example; include snippets/tls.conf; }\n"
+    path = tmp_path / "sites-enabled" / "a"
+    path.parent.mkdir()
+    path.write_text(site)
+    with pytest.raises(DefinitionError) as error:
+        parse(path).http()
+    alone = error.value.message.partition("or write one: ")[2]
+    (tmp_path / "snippets").mkdir()
+    (tmp_path / "snippets" / "tls.conf").touch()
+    (tmp_path / "nginx.conf").write_text(alone)
+    with pytest.raises(DefinitionError) as error:
+        parse(path).http()
+    option = f"--config {tmp_path}/nginx.conf --server-name a.example"
+    assert error.value.message.endswith(option)
+    assert names(parse(tmp_path / "nginx.conf")) == ["a.example"]
+
+
+@pytest.mark.parametrize("word", ["{{ domain }}", "{% if tls %}", "{SERVER_PORT}"])
+def test_a_template_is_named_as_one(tmp_path: Path, word: str) -> None:
+    """With its line, and the file to name instead."""
+    path = tmp_path / "nginx.conf"
+    path.write_text(f"events {{}}\nhttp {{ server {{\n listen {word};\n}} }}\n")
+    with pytest.raises(DefinitionError, match=r"nginx.conf:3: .* is of a template, .*nginx -T"):
+        parse(path)

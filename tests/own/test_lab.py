@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tuner.own.nginx.lab import NginxGaps, NginxLabConfiguration, NginxLabSlot, carry
+from tuner.own.nginx.gaps import NginxGaps
+from tuner.own.nginx.lab import NginxLabConfiguration, carry
 from tuner.own.nginx.server import read
+from tuner.own.nginx.slot import NginxLabSlot
 from tuner.own.nginx.tree import walk
 from tuner.own.server import OwnOptions
 from tuner.workload.workload import load_workload

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tuner.errors import DefinitionError
 from tuner.own.nginx.locations import PASSES, Location, route
-from tuner.own.nginx.tree import Directive
+from tuner.own.nginx.tree import Directive, walk
 from tuner.workload.below import below
 
 Content = Literal["backend", "files", "own"]
@@ -33,6 +33,8 @@ _HANDLERS = (
 )
 """Directives that answer by themselves, without a file or a server behind."""
 _MOST_NAMED = 3
+_ANYWHERE = "/app/"
+"""A path for ``location /``, which answers wherever no other location does."""
 _BuiltIn = tuple[Content, tuple[str, ...], str]
 _FILES: _BuiltIn = ("files", ("/index.html",), "measure its files: --workload static")
 _PROXY: _BuiltIn = ("backend", ("/api/x",), "measure it as a proxy: --workload proxy")
@@ -108,13 +110,16 @@ class Answering:
 
     def _locations(self, http: Directive, server: Directive, paths: Sequence[str]) -> Iterator[str]:
         """Yield locations of this server in which the lab can answer all paths."""
-        for found in server.children("location"):
-            location = Location.of(found)
-            if location.modifier not in ("", "^~") or not location.pattern.startswith("/"):
-                continue
-            there = [below(location.pattern, path) for path in paths]
-            if location.pattern != "/" and _answers(self, http, server, there):
-                yield f"{location.pattern} ({found.where})"
+        locations = [Location.of(one) for one in walk((server,)) if one.name == "location"]
+        named = {
+            location.pattern if location.pattern != "/" else _ANYWHERE: location.directive
+            for location in locations
+            if location.modifier in ("", "^~") and location.pattern.startswith("/")
+        }
+        # What belongs to no other location comes last.
+        for path, found in sorted(named.items(), key=lambda pair: pair[0] == _ANYWHERE):
+            if _answers(self, http, server, [below(path, one) for one in paths]):
+                yield f"{path} ({found.where})"
 
     def _servers(self, http: Directive, server: Directive, paths: Sequence[str]) -> Iterator[str]:
         """Yield options for other servers that the lab can answer for all paths."""

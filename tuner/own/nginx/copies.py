@@ -7,7 +7,7 @@ place of those that a copy lacks.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -68,35 +68,38 @@ def named(pairs: Sequence[str]) -> Copies:
     return Copies(tuple(sorted(folders, key=lambda pair: -len(pair[0]))), is_copy=bool(pairs))
 
 
-def guessed(main: str, includes: Iterable[str], files: Files) -> Copies:
-    """Return the path for which the folder of a main file stands, from the includes in it.
+def guessed(main: str, includes: Sequence[str], files: Files, given: Copies) -> Copies:
+    """Return the given folders, with the path for which the folder of a main file stands.
 
-    The path is the shortest one under which most of them are found in the folder.
+    The path is the one under which most of its includes are found in the folder, and the shortest
+    of several.
 
     Args:
         main: absolute path of the main file.
         includes: absolute paths and masks of its includes.
         files: files of the host.
+        given: folders that the user names. An include below one of them says nothing about the
+            main file's folder.
     """
     folder = PurePosixPath(main).parent
-    if is_installed(main):
-        return Copies()
+    if is_installed(main) or any(str(folder) == one for _, one in given.folders):
+        return given
+    wide = Copies(tuple(pair for pair in given.folders if pair[0] not in includes))
+    system = [PurePosixPath(path) for path in includes if is_of_system(path)]
     outside = [
-        path
-        for path in map(PurePosixPath, includes)
-        if not path.is_relative_to(folder) and is_of_system(str(path))
+        path for path in system if not (path.is_relative_to(folder) or wide.covers(str(path)))
     ]
-    if not outside:
-        return Copies()
-    shared = PurePosixPath(os.path.commonpath([str(path.parent) for path in outside]))
     # The root and the first folder below it stand for no configuration.
-    candidates = [path for path in (shared, *shared.parents) if len(path.parts) > 2]
+    candidates = {above for path in outside for above in path.parents if len(above.parts) > 2}
 
-    def hits(path: PurePosixPath) -> int:
-        there = [files.matches(str(folder / each.relative_to(path))) for each in outside]
+    def rank(path: PurePosixPath) -> tuple[int, int, int, str]:
+        below = [str(each.relative_to(path)) for each in outside if each.is_relative_to(path)]
+        there = [files.matches(str(folder / each)) for each in below]
         # No file includes itself.
-        return -1 if any(main in found for found in there) else sum(map(bool, there))
+        hits = -1 if any(main in found for found in there) else sum(map(bool, there))
+        return hits, len(below), -len(path.parts), str(path)
 
-    # Of equals the first one counts, which is the shortest.
-    best = max(reversed(candidates), key=hits, default=shared)
-    return Copies(((str(best), str(folder)),), is_copy=True)
+    best = max(map(rank, candidates), default=None)
+    if best is None or (wide.folders and best[0] < 1):
+        return Copies(given.folders, is_copy=given.is_copy or bool(outside))
+    return Copies((*given.folders, (best[-1], str(folder))), is_copy=True)

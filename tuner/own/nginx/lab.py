@@ -8,65 +8,18 @@ alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tuner.own.nginx.locations import PASSES
+from tuner.own.nginx.locations import PASSES, Location
 from tuner.own.nginx.places import socket_options
 from tuner.own.nginx.serving import NginxServing
+from tuner.own.nginx.slot import NginxLabSlot
 from tuner.own.nginx.tree import Directive, walk, words_of
-from tuner.workload.wire import WireProtocol
 
 NOBODY = "127.0.0.1:9"
 """The port of the discard protocol (RFC 863), without a listener: the substitute for upstreams that
 the lab does not have."""
-
-
-@dataclass(frozen=True, slots=True)
-class NginxGaps:
-    """The parts of a configuration that a build of Nginx cannot read, found by trying."""
-
-    directives: frozenset[str] = frozenset()
-    """Names of directives that it does not support."""
-    variables: frozenset[str] = frozenset()
-    """Names of variables that nothing in it sets."""
-    places: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    """Directives that it refuses for what they need, with the reason, by their ``key``."""
-
-    def __len__(self) -> int:
-        """Return the number of gaps."""
-        return len(self.directives) + len(self.variables) + len(self.places)
-
-
-@dataclass(frozen=True, slots=True)
-class NginxLabSlot:
-    """The environment of an instance in the lab."""
-
-    address: str
-    """``127.0.0.1:18080``."""
-    run_dir: str
-    log_dir: str
-    modules_dir: str
-    """Base folder for relative paths of ``load_module``."""
-    workers: int
-    """CPUs of the server, the value of ``auto``."""
-    cpu_mask: str
-    backend: str
-    """Address such as ``127.0.0.1:18079``; empty if the workload has no backend."""
-    root: str
-    """Document root instead of the server's; empty: the configuration's."""
-    own_site: bool
-    """True if the workload asks for the user's own files."""
-    tls_dir: str
-    """Folder of the lab's certificate; empty without one."""
-    protocol: WireProtocol
-    keep_upstreams: bool
-    readable: Callable[[str], bool]
-    """True if the instance may read a file."""
-    gaps: NginxGaps
-    """The parts that this build of Nginx cannot read."""
-    live_path: str
-    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +72,10 @@ _GONE = {
     "ssl_trusted_certificate": "the lab's certificate is its own",
     "resolver": "the lab resolves no names",
     "resolver_timeout": "the lab resolves no names",
+    **dict.fromkeys(
+        (f"{protocol}_bind" for protocol in ("proxy", "fastcgi", "uwsgi", "scgi", "grpc")),
+        "the lab's backend is on the loopback",
+    ),
 }
 _TEMPORARY = tuple(
     f"{name}_temp_path" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -146,7 +103,7 @@ class _NginxLabBuilder:
         self._blocks = {block.key for chain in serving.chains for block in chain[1:]}
         # From the candidate, which may have an upstream that the user's files lack.
         self._proxied = {
-            found.args[0].partition("://")[2].partition("/")[0]
+            _address(found.args[0]).partition("/")[0]
             for server in walk(directives)
             if server.key == self._server
             for found in walk((server,))
@@ -246,6 +203,7 @@ class _NginxLabBuilder:
         if name in _GONE and not self._is_kept(found):
             self._say(found, _GONE[name])
             return
+        found = self._known(found)
         handler = self._handlers().get(name)
         if handler is not None:
             yield from handler(found)
@@ -333,11 +291,10 @@ class _NginxLabBuilder:
             return
         speaks = found.name == "proxy_pass"
         target = self.stand.backend if speaks and self.stand.backend else NOBODY
-        name = found.args[0].partition("://")[2].partition("/")[0] or found.args[0]
+        name = _address(found.args[0]).partition("/")[0] or found.args[0]
         if name in self._upstreams:
             # The block's servers are replaced; its name and kept connections stay.
-            rest = found.args[0].replace("https://", "http://", 1)
-            yield found if not speaks else self._with(found, rest)
+            yield found if not speaks else self._with(found, f"http://{_address(found.args[0])}")
         else:
             scheme = {"proxy_pass": "http://", "grpc_pass": "grpc://"}.get(found.name, "")
             path = _path_of(found.args[0]) if speaks else ""
@@ -359,14 +316,20 @@ class _NginxLabBuilder:
         for child in found.block or ():
             if child.name == "server":
                 # Options for names that are resolved again are removed with the names.
-                words = (w for w in child.words[2:] if w != "resolve" and "service=" not in w)
-                block.append(self._with(child, address, *words))
-            elif child.name in ("resolver", "state"):
+                words = self._known(child).words[2:]
+                rest = (word for word in words if word != "resolve" and "service=" not in word)
+                block.append(self._with(child, address, *rest))
+            elif child.name == "resolver":
                 self._say(child, "the lab resolves no names")
+            elif child.name == "state":
+                self._say(child, "the lab has no servers that are set while it runs")
             elif child.name.startswith("balancer_by_lua"):
                 self._say(child, "it would choose servers that the lab does not have")
             else:
                 block += self.one(child)
+        if not any(child.name == "server" for child in block):
+            # Its servers are set while it runs, or by a script that writes this file.
+            block.append(_made("server", address))
         yield replace(found, block=tuple(block))
 
     def _alias(self, found: Directive) -> Iterator[Directive]:
@@ -374,7 +337,11 @@ class _NginxLabBuilder:
             inside = any(child.key == found.key for child in chain[-1].block or ())
             if inside and not self.stand.own_site:
                 self._changed(found, "the workload's own files are served")
-                yield self._with(found, f"{self.stand.root}{chain[-1].args[-1]}")
+                if Location.of(chain[-1]).is_regex:
+                    # The alias has parts of the path; the workload's files have the whole one.
+                    yield _made("root", self.stand.root)
+                else:
+                    yield self._with(found, f"{self.stand.root}{chain[-1].args[-1]}")
                 return
         yield found
 
@@ -403,7 +370,7 @@ class _NginxLabBuilder:
             return _made("listen", self.stand.address)
         # From the changed tree, because a candidate may have other listen options.
         listen = next(found for found in server.children("listen") if found.key == chosen.key)
-        own = [word for word in listen.words[2:] if not word.startswith("ipv6only")]
+        own = [w for w in self._known(listen).words[2:] if not w.startswith("ipv6only")]
         shared = [w for w in socket_options(http, listen) if w not in own and "ipv6only" not in w]
         words = [word for word in (*own, *shared) if word not in _DROPPED_OPTIONS]
         for word in own:
@@ -415,7 +382,7 @@ class _NginxLabBuilder:
 
     def _is_kept(self, found: Directive) -> bool:
         """Return whether a directive that the lab drops may stay."""
-        if found.name.startswith("resolver"):
+        if found.name.startswith("resolver") or found.name.endswith("_bind"):
             return self.stand.keep_upstreams
         if found.name == "auth_request":
             return self.stand.keep_upstreams or found.args == ("off",)
@@ -424,6 +391,14 @@ class _NginxLabBuilder:
             reached = (self.serving.http, *(b for chain in self.serving.chains for b in chain))
             return all(found.key not in {c.key for c in b.block or ()} for b in reached)
         return False
+
+    def _known(self, found: Directive) -> Directive:
+        """Return a directive without the arguments that this build of Nginx does not know."""
+        unknown = [word for word in found.args if (found.key, word) in self.stand.gaps.words]
+        if not unknown or found.place is None:
+            return found
+        self._changed(found, f"this build of Nginx does not know {', '.join(unknown)}")
+        return self._with(found, *(word for word in found.words[1:] if word not in unknown))
 
     def _absolute(self, path: str) -> str:
         # Relative paths start at the configuration's folder, which differs in the lab.
@@ -446,9 +421,14 @@ def _made(name: str, *args: str) -> Directive:
     return Directive(name, args, "tuner", 1)
 
 
+def _address(target: str) -> str:
+    """Return what follows the scheme of a target, ``https://`` or ``$scheme://``; empty without."""
+    return target.partition("://")[2]
+
+
 def _path_of(target: str) -> str:
     """Return the path of a ``proxy_pass``, which is part of requests to the backend."""
-    rest = target.partition("://")[2] or target
+    rest = _address(target) or target
     if rest.startswith("unix:"):
         return rest.removeprefix("unix:").partition(":")[2]
     for variable in _URI_VARIABLES:

@@ -33,6 +33,30 @@ def effective(chain: Sequence[Directive], *names: str) -> tuple[Directive, ...]:
     return ()
 
 
+def innermost(chain: Sequence[Directive]) -> Directive:
+    """Return the innermost block for further directives, which an ``if`` hardly takes any of."""
+    return next(block for block in reversed(chain) if block.name != "if")
+
+
+def leaves(rewrite: Directive) -> bool:
+    """Return whether a ``rewrite`` sends the client to another address."""
+    return rewrite.args[2:] in (("permanent",), ("redirect",)) or is_url(rewrite.args[1])
+
+
+def is_url(target: str) -> bool:
+    """Return whether a target names a host."""
+    return target.startswith(("http://", "https://", "$scheme://"))
+
+
+def turns_away(condition: Directive) -> bool:
+    """Return whether an ``if`` or ``limit_except`` answers some requests otherwise than a page."""
+    return (
+        any(not found.args[0].startswith("2") for found in condition.children("return"))
+        or any(map(leaves, condition.children("rewrite")))
+        or any(True for _ in condition.children("deny"))
+    )
+
+
 def route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, ...]:
     """Return the locations around a path's answer, outermost first."""
     chain = _match(server, path)
@@ -81,6 +105,11 @@ def _behind(server: Directive, chain: tuple[Directive, ...]) -> tuple[Directive,
     inner = (server, *chain)
     if any(True for _ in inner[-1].children(*PASSES)):
         return chain
+    for condition in inner[-1].children("if"):
+        # `if (!-f $request_filename) { proxy_pass … }`: nothing else is a file in the lab.
+        missing = condition.args[0].startswith(("!-f", "!-e", "!-d"))
+        if missing and any(True for _ in condition.children(*PASSES)):
+            return (*chain, condition)
     fallbacks = [found.args[-1] for found in effective(inner, "try_files")]
     refused = [found.args[0] for found in inner[-1].children("return") if found.args]
     # A missing file is a 404; `return 418` is a common jump to a named location.

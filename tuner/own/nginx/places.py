@@ -13,7 +13,7 @@ from typing import Literal
 
 from tuner.own.bound import UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Remove, Set
-from tuner.own.nginx.locations import effective
+from tuner.own.nginx.locations import effective, innermost
 from tuner.own.nginx.serving import NginxServing, address_of, servers
 from tuner.own.nginx.tree import Directive
 from tuner.space.space import SpaceFacts
@@ -75,7 +75,7 @@ def spots(serving: NginxServing, level: ContextLevel) -> list[DirectiveSpot]:
         case "proxy":
             for chain in serving.chains:
                 proxy_pass(chain)
-            return [DirectiveSpot(chain, chain[-1]) for chain in serving.chains]
+            return [DirectiveSpot(chain, innermost(chain)) for chain in serving.chains]
 
 
 def proxy_pass(chain: Sequence[Directive]) -> Directive:

@@ -15,9 +15,11 @@ from tuner.own.bound import BoundSpace
 from tuner.own.kind import OfKind
 from tuner.own.nginx.answerable import Answering, Content
 from tuner.own.nginx.edits import Edit, change_texts, change_tree
-from tuner.own.nginx.lab import NginxGaps, NginxLabConfiguration, NginxLabSlot, carry
-from tuner.own.nginx.locations import effective
+from tuner.own.nginx.gaps import NginxGaps, more_gaps, of_tls
+from tuner.own.nginx.lab import NginxLabConfiguration, carry
+from tuner.own.nginx.locations import effective, turns_away
 from tuner.own.nginx.serving import NginxServing, serving
+from tuner.own.nginx.slot import NginxLabSlot
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
 from tuner.own.nginx.tryout import wrong_answer
@@ -37,11 +39,6 @@ from tuner.workload.workload import Workload
 _PORT = 18_080
 """Port for ``nginx -t``, which accepts a used one."""
 
-_UNKNOWN = re.compile(r'unknown directive "([^"]+)"|"(aio) \w+" is unsupported')
-"""Messages about a missing module, and about unsupported asynchronous reads."""
-_UNSET = re.compile(r'unknown "(\w+)" variable')
-_UNREADABLE = re.compile(r'"(/[^"]+)" failed \((?:SSL|\d+): |module "([^"]+)" (?:is not|version)')
-"""Messages about a file that is missing or not for this build."""
 _LINE = re.compile(r" in (\S+):(\d+)")
 _MOST_GAPS = 80
 
@@ -245,8 +242,9 @@ def _try_out(
     message = message.partition("[emerg] ")[2] or message
     at = _LINE.search(message)
     found = list(lines(carried.directives))[int(at.group(2)) - 1][1] if at else None
+    found = found or of_tls(message, carried.directives)
     where = found if found is not None and found.place is not None else None
-    gaps = _more(made.gaps, message, where)
+    gaps = more_gaps(made.gaps, message, where)
     if gaps is not None:
         return gaps
     raise DefinitionError(
@@ -277,8 +275,8 @@ def _turned_away(made: OwnNginx, server: ServerFacts) -> NginxGaps | None:
         found.key: "it may turn the requests of the workload away"
         for chain in own.serving.chains
         for block in chain[1:]
-        for found in block.children("if")
-        if any(not one.args[0].startswith("2") for one in found.children("return"))
+        for found in block.children("if", "limit_except")
+        if turns_away(found)
     }
     if not places.keys() - made.gaps.places.keys():
         server_block = own.serving.server
@@ -291,27 +289,6 @@ def _turned_away(made: OwnNginx, server: ServerFacts) -> NginxGaps | None:
             line=server_block.line,
         )
     return replace(made.gaps, places={**made.gaps.places, **places})
-
-
-def _more(gaps: NginxGaps, message: str, where: Directive | None) -> NginxGaps | None:
-    """Return the gaps with the one of a message; None if it is a mistake of the configuration.
-
-    Args:
-        gaps: the known ones.
-        message: of Nginx.
-        where: the user's directive at its line; None if it has none.
-    """
-    unknown = _UNKNOWN.search(message)
-    if unknown:
-        return replace(gaps, directives=gaps.directives | {unknown.group(1) or unknown.group(2)})
-    unset = _UNSET.search(message)
-    if unset and unset.group(1) not in gaps.variables:
-        return replace(gaps, variables=gaps.variables | {unset.group(1)})
-    missing = _UNREADABLE.search(message)
-    if missing and where is not None and where.key not in gaps.places:
-        reason = f"{missing.group(1) or missing.group(2)} cannot be read by this build of Nginx"
-        return replace(gaps, places={**gaps.places, where.key: reason})
-    return None
 
 
 def _notes(made: OwnNginx, carried: NginxLabConfiguration) -> tuple[str, ...]:

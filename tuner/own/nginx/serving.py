@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tuner.errors import DefinitionError
 from tuner.own.nginx.answerable import Answering
-from tuner.own.nginx.locations import route
+from tuner.own.nginx.locations import PASSES, is_url, leaves, route
 from tuner.own.nginx.tree import Directive, Tree
 
 _REDIRECTS = range(300, 400)
@@ -281,13 +281,24 @@ def _answers(server: Directive) -> Iterator[Directive]:
     """Yield the directives that answer every request of a server without a page."""
     yield from (found for found in server.children("return") if _is_answer(found, server))
     for found in server.children("rewrite"):
-        leaves = found.args[2:] in (("permanent",), ("redirect",)) or _is_url(found.args[1:2])
-        if found.args[0] in _ANY_PATH and leaves:
+        if found.args[0] in _ANY_PATH and leaves(found):
             yield found
     for location in server.children("location"):
         if location.args == ("/",):
-            returns = location.children("return")
-            yield from (found for found in returns if _is_answer(found, server, location))
+            for found in location.children("return"):
+                away = any(map(is_url, found.args)) or not _serves_below(server)
+                if away and _is_answer(found, server, location):
+                    yield found
+
+
+def _serves_below(server: Directive) -> bool:
+    """Return whether other locations than ``/`` have pages, not counting those of ACME."""
+    others = (
+        location
+        for location in server.children("location")
+        if location.args[-1] != "/" and "well-known" not in location.args[-1]
+    )
+    return any(True for location in others for _ in location.children(*PASSES, "root", "alias"))
 
 
 def _only_redirects(server: Directive) -> bool:
@@ -305,10 +316,6 @@ def _redirect(server: Directive) -> str:
             if target and _OWN_NAME.match(word, target.end()):
                 return next(iter(names(server)), "")
     return ""
-
-
-def _is_url(words: Sequence[str]) -> bool:
-    return any(map(_URL.match, words))
 
 
 def _is_answer(found: Directive, *around: Directive) -> bool:

@@ -20,10 +20,13 @@ from typing import Any
 from tuner.errors import DefinitionError
 from tuner.own.files import HERE, Files
 from tuner.own.nginx.copies import Copies, guessed, named
-from tuner.paths import temporary
+from tuner.own.nginx.missing import MissingFile, refuse
+from tuner.own.nginx.statements import explained, not_parsed, statements
 from tuner.reading.nginx_text import LUA, Token, scan, without_lua
 
 _DEEPEST = 32
+_NEAR = 3
+"""Folders above a file in which its main file is looked for."""
 OWN_NAMES = ("map", "geo", "types", "split_clients", "charset_map", "match", "perl", "geoip2")
 """Blocks in which the names are values of the user."""
 _LEAST_ARGUMENTS = {
@@ -33,7 +36,6 @@ _LEAST_ARGUMENTS = {
     **dict.fromkeys(("proxy_set_header", "rewrite", "map", "error_page", "try_files", "set"), 2),
 }
 """Arguments without which a directive means nothing, so that all readers may rely on them."""
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class Tree:
     """Folders that stand for others."""
     notes: tuple[str, ...] = ()
     """Notes on files that were found in another place."""
+    around: str = ""
+    """Main file in a folder above; empty without one."""
 
     def located(self, path: str) -> str:
         """Return where a file is that the configuration names."""
@@ -129,9 +133,19 @@ class Tree:
         """
         for found in self.children("http"):
             return found
+        server = next(self.children("server"), None)
+        if server is not None and self.around:
+            names = [name for one in server.children("server_name") for name in one.args]
+            option = next((f" --server-name {name}" for name in names if name[:1].isalnum()), "")
+            raise DefinitionError(
+                f"is a file that {self.around} may include; name that one: --config"
+                f" {self.around}{option}",
+                path=self.file,
+            )
+        alone = f", or write one: events {{}} http {{ include {self.file}; }}" if server else ""
         raise DefinitionError(
-            "holds no http block; name the main file, which includes the others"
-            " (--config /etc/nginx/nginx.conf)",
+            "holds no http block; name the main file, which includes the others (--config"
+            f" /etc/nginx/nginx.conf){alone}",
             path=self.file,
         )
 
@@ -147,8 +161,8 @@ def parse(path: str | Path, files: Files = HERE, prefix: Sequence[str] = ()) -> 
     """Read a configuration with its includes.
 
     Relative includes start at the main file's folder, as in Nginx. Absolute ones are read from
-    the copy that ``prefix`` names. By default a main file of this machine outside of its installed
-    configurations is part of a copy: its folder stands for the path that its includes share.
+    the copies that ``prefix`` names. A main file of this machine outside of its installed
+    configurations is part of a copy: its folder stands for the path that its other includes share.
 
     Args:
         path: path of the main file; absolute for another host.
@@ -158,18 +172,29 @@ def parse(path: str | Path, files: Files = HERE, prefix: Sequence[str] = ()) -> 
     Raises:
         DefinitionError: a file cannot be read, or is not a configuration of Nginx; with its line.
     """
-    guess = files is HERE and not prefix
-    reader = _Reader(Path(path).absolute(), files, named(prefix), guess=guess)
+    reader = _Reader(Path(path).absolute(), files, named(prefix), guess=files is HERE)
     directives = reader.file(str(reader.main), None, 0)
-    reader.refuse_missing()
-    _check_arguments(directives)
-    return Tree(
+    has_http = any(found.name == "http" for found in directives)
+    tree = Tree(
         str(reader.main),
         directives,
         MappingProxyType(reader.texts),
         reader.copies,
         tuple(dict.fromkeys(reader.notes)),
+        around="" if has_http else _around(str(reader.main), files),
     )
+    if reader.missing and any(tree.children("server")):
+        # Its relative includes start at the folder of its main file, so that they are not missing.
+        tree.http()
+    refuse(reader.missing, reader.copies, str(reader.main), files)
+    _check_arguments(directives)
+    return tree
+
+
+def _around(path: str, files: Files) -> str:
+    """Return ``nginx.conf`` of a folder above; empty without one."""
+    above = (str(folder / "nginx.conf") for folder in PurePosixPath(path).parents[:_NEAR])
+    return next((main for main in above if main != path and files.matches(main)), "")
 
 
 def write(directives: Iterable[Directive], indent: str = "") -> str:
@@ -216,8 +241,8 @@ class _Reader:
         self.copies = copies
         self.texts: dict[str, str] = {}
         self.notes: list[str] = []
+        self.missing: list[MissingFile] = []
         self._guess = guess
-        self._missing: list[tuple[Directive, str]] = []
         self._tokens: dict[str, tuple[Token, ...]] = {}
         self._parsed: dict[str, Any] = {}
 
@@ -237,17 +262,26 @@ class _Reader:
                     path=path,
                     line=1,
                 )
+        try:
+            return self._parse(path, depth)
+        except DefinitionError as error:
+            if error.path != path:
+                raise
+            raise explained(error, self.texts[path]) from None
+
+    def _parse(self, path: str, depth: int) -> tuple[Directive, ...]:
+        if path not in self._parsed:
             self._tokens[path] = tuple(scan(self.texts[path], path))
-            if self._guess and not self.copies.is_copy:
+            if self._guess:
                 self._copied(_includes(self._tokens[path]))
             readable = without_lua(self.texts[path], self._tokens[path])
-            self._parsed[path] = _crossplane(path, readable)
+            self._parsed[path] = statements(path, readable)
         return tuple(self._block(path, self._parsed[path], iter(self._tokens[path]), depth))
 
     def _block(
-        self, path: str, statements: Any, tokens: Iterator[Token], depth: int
+        self, path: str, parsed: Any, tokens: Iterator[Token], depth: int
     ) -> Iterator[Directive]:
-        for statement in statements:
+        for statement in parsed:
             if statement["directive"] == "#":
                 continue
             found, opened = _head(path, statement, tokens)
@@ -260,7 +294,7 @@ class _Reader:
             block = tuple(self._block(path, statement.get("block") or (), tokens, depth))
             close = next(tokens, None)
             if close is None or close.kind != "}":
-                raise _disagree(path, found.line)
+                raise not_parsed(path, found.line)
             assert found.place is not None  # noqa: S101 - read from a file just now
             place = TextSpan(found.place.words, close.end, found.place.inside)
             yield Directive(found.name, found.args, path, found.line, block, found.written, place)
@@ -269,14 +303,17 @@ class _Reader:
         for path in self._files(include):
             yield from self.file(path, include, depth + 1)
 
-    def _copied(self, includes: Iterable[str]) -> None:
+    def _copied(self, includes: Sequence[str]) -> None:
         """Guess the path for which the main file's folder stands."""
-        self.copies = guessed(str(self.main), includes, self.lying)
+        copies = guessed(str(self.main), includes, self.lying, self.copies)
+        self._guess = copies == self.copies
         self.notes += [
             f"{self.main} is a copy: {folder} is read for {path} (--prefix {path}=FOLDER names"
             " another folder)"
-            for path, folder in self.copies.folders
+            for path, folder in copies.folders
+            if (path, folder) not in self.copies.folders
         ]
+        self.copies = copies
 
     def _files(self, include: Directive) -> list[str]:
         """Return the files of an include, in Nginx's order."""
@@ -293,33 +330,13 @@ class _Reader:
             self.notes.append(f"{include.where}: no file of the copy matches {include.args[0]}")
         if not (found or masked):
             lacking.append(wanted if self.copies.is_foreign(wanted) else place)
-        self._missing += [(include, path) for path in lacking]
-        return [path for path in found if path not in lacking]
-
-    def refuse_missing(self) -> None:
-        """Raise DefinitionError if files are missing.
-
-        Raises:
-            DefinitionError: they are; with their names and the first include of one.
-        """
-        if not self._missing:
-            return
-        include, _ = self._missing[0]
-        paths = list(dict.fromkeys(path for _, path in self._missing))
-        more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-        said = f"there is no {', '.join(paths[:_MOST_NAMED])}{more}"
-        remedy = "put it there, or give a copy of the whole folder with --config COPY/nginx.conf"
-        if self.copies.is_copy:
-            said = f"the copy has no {', '.join(paths[:_MOST_NAMED])}{more}"
-            at = str(PurePosixPath(self.main.parent / include.args[0]).parent)
-            at = next((path for path, _ in self.copies.folders if self.copies.covers(at)), at)
-            remedy = (
-                f"put it there, or name the folder that has it: --prefix {at}=FOLDER ({at}={at} for"
-                " this machine's own)"
+        self.missing += [
+            MissingFile(
+                include.args[0], path if masked else wanted, path, include.file, include.line
             )
-        raise DefinitionError(
-            f"include {include.args[0]!r}: {said}; {remedy}", path=include.file, line=include.line
-        )
+            for path in lacking
+        ]
+        return [path for path in found if path not in lacking]
 
 
 def _includes(tokens: Sequence[Token]) -> list[str]:
@@ -340,30 +357,6 @@ def _read(files: Files, path: str, source: Directive | None) -> str:
             path=source.file if source else path,
             line=source.line if source else None,
         ) from None
-
-
-def _crossplane(path: str, text: str) -> Any:
-    """Parse one file with crossplane.
-
-    It checks only the syntax. Nginx itself checks the directives of its version and modules
-    before any measurement.
-    """
-    # Imported here, because its tables take time that other commands must not spend.
-    import crossplane
-
-    with temporary("nginx") as folder:
-        # It reads only files of this machine, and the user's may be on another one.
-        copy = Path(folder) / "file"
-        copy.write_bytes(text.encode("utf-8", "surrogateescape"))
-        payload = crossplane.parse(str(copy), single=True, check_ctx=False, check_args=False)
-    for error in payload["errors"]:
-        message = error["error"].split(f" in {copy}")[0].strip()
-        raise DefinitionError(
-            f"is not a configuration of Nginx: {message or 'it ends within a directive'}",
-            path=path,
-            line=error["line"],
-        )
-    return payload["config"][0]["parsed"]
 
 
 def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive, bool]:
@@ -406,7 +399,3 @@ def _check_arguments(directives: Iterable[Directive]) -> None:
             raise DefinitionError(f"{found.name} {said}", path=found.file, line=found.line)
         if found.name not in OWN_NAMES:
             _check_arguments(found.block or ())
-
-
-def _disagree(path: str, line: int) -> DefinitionError:
-    return DefinitionError("this block cannot be parsed; is a ';' missing?", path=path, line=line)

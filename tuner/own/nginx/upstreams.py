@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tuner.own.bound import FixedValue, UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Set
-from tuner.own.nginx.locations import effective
+from tuner.own.nginx.locations import effective, innermost
 from tuner.own.nginx.places import (
     DirectiveSpot,
     NginxScope,
@@ -150,7 +150,7 @@ class _Place:
         name = f"kept_{re.sub(r'[^A-Za-z0-9]', '_', host)}"
         yield Insert(self.http, "upstream", (name,), (("server", host), *lines))
         yield Set(self.passed, (f"http://{name}{slash}{path}", *self.passed.words[2:]))
-        location = self.spot.chain[-1]
+        location = innermost(self.spot.chain)
         if not _called("host", self.headers):
             yield Insert(location, "proxy_set_header", ("Host", host))
         if not self.spot.found("proxy_redirect"):
@@ -200,7 +200,7 @@ def _check_address(
     if any("default" in found.args for found in effective(chain, "proxy_redirect")):
         raise UnplaceableError(f"{where}, and proxy_redirect default is set{remedy}")
     owner = _owner(chain)
-    if not _called("host", headers) and owner is not None and owner is not chain[-1]:
+    if not _called("host", headers) and owner is not None and owner is not innermost(chain):
         raise UnplaceableError(
             f"{where}, and the headers of {owner.where} do not set Host; set it there, or put the"
             " address into an upstream block, to have its connections kept"
