@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from tuner.own.caddy.following import is_gate, is_http
+from tuner.own.caddy.matching import covers
 from tuner.own.caddy.origin import CaddyOrigin
-from tuner.own.caddy.serving import CaddyServing, covers, is_gate, is_http
+from tuner.own.caddy.serving import CaddyServing
 from tuner.own.caddy.tree import Json, JsonPath, look, written
 
 NOBODY = "127.0.0.1:9"
@@ -248,7 +250,7 @@ class _CaddyLabBuilder:
         for index, route in enumerate(routes):
             here = (*place, index)
             if here in self.serving.passed.walls:
-                self._say(here, "the workload comes from another address")
+                self._say(here, self.serving.passed.walls[here])
                 continue
             match = self._match(route.get("match"))
             if match is None:

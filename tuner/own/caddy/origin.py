@@ -51,6 +51,18 @@ _PLUGINS = {
     "dynamic_dns": "github.com/mholt/caddy-dynamicdns",
 }
 """Packages of widespread plugins, by their directive (https://caddyserver.com/download)."""
+_OF_CADDY_1 = {
+    "proxy": "reverse_proxy",
+    "fastcgi": "php_fastcgi",
+    "gzip": "encode gzip",
+    "errors": "handle_errors",
+    "ext": "try_files",
+    "browse": "file_server browse",
+    "status": "respond",
+    "markdown": "templates",
+    "limits": "request_body",
+}
+"""Directives of Caddy 1 with those of Caddy 2 (https://caddyserver.com/docs/v2-upgrade)."""
 _STANDARD = ("reverse_proxy", "file_server", "respond", "redir", "root", "encode", "handle")
 """Caddy's own directives: in the wrong place, as where the address of a site is empty."""
 _AT = re.compile(r"(?:, at|^)?\s*(/?[^\s:,]*Caddyfile[^\s:,]*|/[^\s:,]+):(\d+)(?:: | - |,|$)?")
@@ -346,6 +358,11 @@ def _missing_plugin(words: str) -> str:
     kind, _, last = name.rpartition(".")
     if last in _STANDARD:
         return ""
+    if last in _OF_CADDY_1:
+        return (
+            f"; {last} is of Caddy 1, and Caddy 2 has {_OF_CADDY_1[last]}:"
+            " https://caddyserver.com/docs/v2-upgrade"
+        )
     package = f"github.com/caddy-dns/{last}" if kind == "dns.providers" else _PLUGINS.get(last, "")
     made = "makes one that has it; put it first on the PATH"
     if package:
@@ -365,6 +382,12 @@ def _sentence(words: str) -> str:
     if not isinstance(said, dict):
         return words
     return ": ".join(str(said[key]) for key in ("msg", "error") if said.get(key)) or words
+
+
+def last_error(log: str) -> str:
+    """Return the last reason in a log of errors; empty without one."""
+    lines = [line for line in log.splitlines() if '"level":"error"' in line]
+    return _sentence(lines[-1]) if lines else ""
 
 
 def _text(path: str, home: Home) -> str:

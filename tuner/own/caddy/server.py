@@ -22,10 +22,11 @@ from tuner.own.caddy.origin import (
     JsonChange,
     change_config,
     change_texts,
+    last_error,
     refused,
 )
 from tuner.own.caddy.origin import read as read_origin
-from tuner.own.caddy.serving import CaddyServing, serving
+from tuner.own.caddy.serving import CaddyServing, Needs, serving
 from tuner.own.caddy.table import bind, changes
 from tuner.own.caddy.tree import Json, JsonPath, look, written
 from tuner.own.home import Home
@@ -33,6 +34,7 @@ from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
 from tuner.own.server import OwnOptions
 from tuner.own.target import THIS_MACHINE, Target, check_folder
+from tuner.own.tryout import wrong_answer
 from tuner.paths import temporary
 from tuner.render.render import EXPORT, Placement, environment_of
 from tuner.servers import caddy
@@ -62,6 +64,8 @@ class CaddyOwnConfiguration:
     """The workload for this site, over TLS if the site requires it."""
     target: Target = THIS_MACHINE
     """Host of the server and the site's files."""
+    needs: Needs | None = None
+    """The requirements on the site; None if the service itself answers."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnCaddy, tuple[str, ...]]:
         """Implement ``OwnConfiguration``."""
@@ -83,11 +87,14 @@ def read(
         DefinitionError: an error with the file, and the line if Caddy reports it.
     """
     origin = read_origin(str(Path(wishes.config).absolute()), home)
-    found = serving(origin.config, workload, wishes.server_name, origin.file, either=either)
+    # Nothing is known of what the application itself is: files, or a proxy in front of it.
+    either = either or (workload.own_site and wishes.keep_upstreams)
+    needs = Needs(workload, either, wishes.keep_upstreams)
+    found = serving(origin.config, needs, wishes.server_name, origin.file)
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
     _check_protocol(origin, found, workload.wire)
-    return CaddyOwnConfiguration(wishes, origin, found, workload)
+    return CaddyOwnConfiguration(wishes, origin, found, workload, needs=needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +243,7 @@ def adapt(
     """Return the user's Caddy behind the port, and notes on differences in the lab.
 
     ``caddy validate`` checks the baseline of the lab, so that errors and unsupported directives
-    are reported before anything starts.
+    are reported before anything starts. Then each request is sent once.
 
     Raises:
         DefinitionError: Caddy refuses the configuration, or it has no tunable parameter.
@@ -251,7 +258,31 @@ def adapt(
         said = refusal(spec)
     if said:
         raise refused(said, own.origin.file)
-    return made, _notes(made, carried)
+    open_own = _opened(made, server)
+    return (made, _notes(made, carried)) if open_own is None else adapt(open_own, space, server)
+
+
+def _opened(made: OwnCaddy, server: ServerFacts) -> CaddyOwnConfiguration | None:
+    """Return the configuration without routes that reject the workload; None if it is answered.
+
+    Raises:
+        DefinitionError: a request is answered with another status than the workload expects.
+    """
+    own, baseline = made.own, made.bound.baseline
+    if own.target is not THIS_MACHINE or own.needs is None:
+        return None
+
+    def instance(ground: TargetGround, port: int) -> InstanceSpec:
+        return made.instance("p", baseline, made.bound.space, ground, port)
+
+    wrong = wrong_answer(instance, server, own.workload, last_error)
+    if wrong is None:
+        return None
+    needs = replace(own.needs, strict=True)
+    found = serving(own.origin.config, needs, own.wishes.server_name, own.origin.file)
+    if own.needs.strict or found.passed.walls == own.serving.passed.walls:
+        raise DefinitionError(wrong.words, path=own.origin.file)
+    return replace(own, serving=found, needs=needs)
 
 
 def _notes(made: OwnCaddy, carried: CaddyLabConfiguration) -> tuple[str, ...]:

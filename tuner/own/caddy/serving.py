@@ -1,53 +1,28 @@
-"""The site that answers, and the handlers that a request passes.
-
-Routes are followed as Caddy does (https://caddyserver.com/docs/json/apps/http/servers/routes/):
-in order, into subroutes, with rewrites, up to the handler that answers. A matcher that cannot be
-decided from here counts as one that may match, so the request passes its handlers too.
-"""
+"""The site that answers a workload, and what to ask instead where none does."""
 
 from __future__ import annotations
 
-import fnmatch
-import ipaddress
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from tuner.errors import DefinitionError
+from tuner.own.caddy.following import Follower, PassedHandlers, is_http, said_of
+from tuner.own.caddy.matching import RoutedRequest, covers
 from tuner.own.caddy.origin import SERVERS
 from tuner.own.caddy.tree import Json, JsonPath, look, walk
-from tuner.workload.workload import Request, Workload
+from tuner.own.ways_out import ways_out
+from tuner.workload.below import moved_below
+from tuner.workload.workload import Workload, load_workload
 
-_CLIENT = ipaddress.ip_address("127.0.0.1")
-_URI = ("{http.request.uri}", "{http.request.orig_uri}")
-_PATH = "{http.request.uri.path}"
-_MATCHED = "{http.matchers.file.relative}"
-_REFUSED = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A handler that serves files, with the changes that a request meets before it."""
-
-    place: JsonPath
-    root: JsonPath | None
-    """The handler that sets the document root; None without one."""
-    prefix: str
-    """Prefix that an earlier handler strips: ``/static`` in ``handle_path /static/*``."""
-
-
-@dataclass(frozen=True, slots=True)
-class PassedHandlers:
-    """The handlers that the workload's requests pass, each place once."""
-
-    proxies: tuple[JsonPath, ...] = ()
-    files: tuple[Served, ...] = ()
-    encodes: tuple[JsonPath, ...] = ()
-    gates: tuple[JsonPath, ...] = ()
-    """Handlers that ask another server for permission, or the client for a password."""
-    walls: tuple[JsonPath, ...] = ()
-    """Routes that reject requests by the client's address."""
+_ANYWHERE = "/app/"
+"""A path for a site without conditions on paths."""
+_BUILT_IN = {
+    True: ("static", "measure its files: --workload static"),
+    False: ("proxy", "measure it as a proxy: --workload proxy"),
+}
+"""Name and option of the built-in workload for the other kind of content, by ``has a backend``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +41,60 @@ class CaddyServing:
         return self.host or "the site for every host"
 
 
-def serving(
-    config: Json, workload: Workload, server_name: str, file: str, *, either: bool = False
-) -> CaddyServing:
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The requirements of a workload on a site."""
+
+    workload: Workload
+    either: bool = False
+    """True if both a proxy and files may answer."""
+    keep_upstreams: bool = False
+    """True if the upstreams of the configuration answer."""
+    strict: bool = False
+    """True if routes that may reject a request are taken to reject it."""
+
+    @property
+    def words(self) -> str:
+        """The handlers that may answer, in words."""
+        if self.either:
+            return "a file_server or a reverse_proxy"
+        return "a reverse_proxy" if self.workload.backend is not None else "a file_server"
+
+    def met_by(self, config: Json, follower: Follower) -> bool:
+        """Return whether the lab can answer a request that was followed."""
+        proxies = [
+            place
+            for place in follower.proxies
+            if self.keep_upstreams or self.either or is_http(look(config, place))
+        ]
+        if self.either:
+            return bool(proxies or follower.files)
+        return bool(proxies if self.workload.backend is not None else follower.files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unserved:
+    """A site that does not answer a workload."""
+
+    tls: bool
+    path: str
+    why: str
+
+
+def serving(config: Json, needs: Needs, server_name: str, file: str) -> CaddyServing:
     """Choose the site, and follow the workload's requests through it.
 
     Args:
         config: Caddy's JSON.
-        workload: the workload.
+        needs: what the workload requires.
         server_name: name that the user chose; empty: the first site that serves the workload.
         file: the user's file, for messages.
-        either: whether both a proxy and files may answer, for any workload.
 
     Raises:
-        DefinitionError: no site has this name, or it does not serve the workload.
+        DefinitionError: no site has this name, or it does not serve the workload; with what works
+            instead.
     """
-    servers = look(config, SERVERS) or {}
-    sites = [
-        (place, host)
-        for place in ((*SERVERS, name) for name in servers)
-        for host in hosts(look(config, place))
-    ]
+    every = sites = _sites(config)
     if not sites:
         raise DefinitionError("serves no site over HTTP", path=file)
     if server_name:
@@ -98,17 +106,24 @@ def serving(
                 path="--server-name",
             )
         sites = list({place: (place, server_name) for place, _ in named}.values())
-    wanted = workload.wire.tls is not None
-    needs = _Needs(workload, either)
-    found = [_follow(config, place, host, needs) for place, host in sites]
+    wanted = needs.workload.wire.tls is not None
     # `sorted` keeps the order of the file among equals.
-    found = sorted(found, key=lambda each: each.tls != wanted)
+    found = sorted(_followed(config, sites, needs), key=lambda each: each.tls != wanted)
+    path = "--server-name" if server_name else file
     for each in found:
-        if needs.met_by(each.passed):
+        if isinstance(each, CaddyServing):
             if wanted and not each.tls:
-                break
+                raise DefinitionError(
+                    "the workload asks over TLS, and what answers it here speaks cleartext only;"
+                    " choose another site (--server-name) or workload",
+                    path=path,
+                )
             return each
-    raise DefinitionError(_why_not(found, needs), path=(server_name and "--server-name") or file)
+    first = next(each for each in found if isinstance(each, _Unserved))
+    options = _instead(config, needs, sites, every if server_name else ())
+    raise DefinitionError(
+        f"no site hands {first.path} to {needs.words}: {first.why}; {options}", path=path
+    )
 
 
 def hosts(server: Json) -> list[str]:
@@ -129,15 +144,6 @@ def _named(one: Mapping[str, Any]) -> list[str]:
     return [str(each) for each in found] if isinstance(found, list) else []
 
 
-def covers(pattern: str, host: str) -> bool:
-    """Return whether a host name, or a pattern with stars for labels, matches a host."""
-    labels, wanted = pattern.lower().split("."), host.lower().split(".")
-    return pattern.lower() == host.lower() or (
-        len(labels) == len(wanted)
-        and all(label in ("*", other) for label, other in zip(labels, wanted, strict=True))
-    )
-
-
 def is_tls(config: Json, place: JsonPath) -> bool:
     """Return whether a server speaks TLS, by automatic HTTPS or by configuration.
 
@@ -156,303 +162,87 @@ def is_tls(config: Json, place: JsonPath) -> bool:
     return ports != {str(http.get("http_port", 80))} and bool(known)
 
 
-def matches(found: Json, ask: RoutedRequest) -> bool | None:
-    """Return whether a request meets a route's matchers; None if unknown."""
-    if not found:
-        return True
-    return _either(_all(_one(name, value, ask) for name, value in one.items()) for one in found)
+_Site = tuple[JsonPath, str]
+"""A server, and a host name of it; empty: any other name."""
 
 
-@dataclass(slots=True)
-class RoutedRequest:
-    """One request on its way through the routes."""
-
-    host: str
-    request: Request
-    tls: bool
-    site: frozenset[str] | None
-    """Paths of the files; None if unknown."""
-    path: str | None
-    """Path after the rewrites so far; None if unknown."""
-    root: JsonPath | None = None
+def _sites(config: Json) -> list[_Site]:
+    servers = look(config, SERVERS) or {}
+    places = ((*SERVERS, name) for name in servers)
+    return [(place, host) for place in places for host in hosts(look(config, place))]
 
 
-@dataclass(slots=True)
-class _Follower:
-    config: Json
-    server: JsonPath
-    ask: RoutedRequest
-    proxies: dict[JsonPath, None] = field(default_factory=dict)
-    files: dict[JsonPath, Served] = field(default_factory=dict)
-    encodes: dict[JsonPath, None] = field(default_factory=dict)
-    gates: dict[JsonPath, None] = field(default_factory=dict)
-    walls: dict[JsonPath, None] = field(default_factory=dict)
-
-    def routes(self, place: JsonPath) -> bool:
-        """Follow a list of routes; return whether one of them certainly answered."""
-        done: set[str] = set()
-        for index, route in enumerate(look(self.config, place) or ()):
-            group = route.get("group", "")
-            if group and group in done:
-                continue
-            met = matches(route.get("match"), self.ask)
-            here = (*place, index)
-            if met is not False and _is_wall(route):
-                self.walls[here] = None
-                continue
-            if met is False:
-                continue
-            before = replace(self.ask)
-            ended = self.handlers((*here, "handle"), route.get("handle") or ())
-            if not met:
-                self.ask = before
-                continue
-            if group:
-                done.add(group)
-            if ended or route.get("terminal"):
-                return True
-        return False
-
-    def handlers(self, place: JsonPath, handlers: Sequence[Mapping[str, Any]]) -> bool:
-        """Follow the handlers of one route; return whether one of them answered."""
-        return any(self.handler((*place, index), each) for index, each in enumerate(handlers))
-
-    def handler(self, place: JsonPath, handler: Mapping[str, Any]) -> bool:
-        """Follow one handler; return whether it answered."""
-        match handler.get("handler"):
-            case "subroute":
-                return self.routes((*place, "routes"))
-            case "invoke":
-                return self.routes((*self.server, "named_routes", handler["name"], "routes"))
-            case "rewrite":
-                self.ask.path = _rewritten(self.ask.path, handler)
-            case "vars" if "root" in handler:
-                self.ask.root = place
-            case "encode":
-                self.encodes[place] = None
-            case "authentication":
-                self.gates[place] = None
-            case "reverse_proxy" if is_gate(handler):
-                self.gates[place] = None
-            case "reverse_proxy":
-                self.proxies[place] = None
-                return True
-            case "file_server":
-                self.files[place] = Served(place, self.ask.root, self._prefix())
-                return not handler.get("pass_thru")
-            case "static_response" | "error" | "acme_server" | "php":
-                return True
-            case _:
-                pass
-        return False
-
-    def _prefix(self) -> str:
-        asked, now = self.ask.request.path.partition("?")[0], self.ask.path
-        return asked.removesuffix(now) if now and asked.endswith(now) else ""
+def _followed(
+    config: Json, sites: Sequence[_Site], needs: Needs
+) -> Iterator[CaddyServing | _Unserved]:
+    return (_follow(config, place, host, needs) for place, host in sites)
 
 
-def is_gate(handler: Mapping[str, Any]) -> bool:
-    """Return whether a proxy only asks for permission (``forward_auth``)."""
-    return look(handler, ("rewrite", "method")) == "GET" and bool(handler.get("handle_response"))
-
-
-def is_http(handler: Mapping[str, Any]) -> bool:
-    """Return whether a proxy speaks HTTP to its upstreams, and not FastCGI."""
-    return bool(look(handler, ("transport", "protocol"), "http") == "http")
-
-
-@dataclass(frozen=True, slots=True)
-class _Needs:
-    """The requirements of a workload on a site."""
-
-    workload: Workload
-    either: bool
-
-    @property
-    def words(self) -> str:
-        if self.either:
-            return "a file_server or a reverse_proxy"
-        return "a reverse_proxy" if self.workload.backend is not None else "a file_server"
-
-    def met_by(self, passed: PassedHandlers) -> bool:
-        if self.either:
-            return bool(passed.proxies or passed.files)
-        return bool(passed.proxies if self.workload.backend is not None else passed.files)
-
-
-def _follow(config: Json, server: JsonPath, host: str, needs: _Needs) -> CaddyServing:
+def _follow(config: Json, server: JsonPath, host: str, needs: Needs) -> CaddyServing | _Unserved:
     workload = needs.workload
     tls = is_tls(config, server)
     passed = PassedHandlers()
     site = None if workload.own_site else frozenset(file.path for file in workload.site)
     for request in workload.requests:
         ask = RoutedRequest(host, request, tls, site, request.path.partition("?")[0])
-        follower = _Follower(config, server, ask)
+        follower = Follower(config, server, ask, strict=needs.strict)
         follower.routes((*server, "routes"))
-        passed = PassedHandlers(
-            tuple(dict.fromkeys((*passed.proxies, *follower.proxies))),
-            tuple(
-                {each.place: each for each in (*passed.files, *follower.files.values())}.values()
-            ),
-            tuple(dict.fromkeys((*passed.encodes, *follower.encodes))),
-            tuple(dict.fromkeys((*passed.gates, *follower.gates))),
-            tuple(dict.fromkeys((*passed.walls, *follower.walls))),
-        )
-        if not needs.met_by(
-            PassedHandlers(tuple(follower.proxies), tuple(follower.files.values()))
-        ):
-            return CaddyServing(server, host, tls, PassedHandlers())
+        if not needs.met_by(config, follower):
+            name = host or "the site for every host"
+            return _Unserved(tls, request.path, f"{name} {said_of(config, follower.ended)}")
+        passed = passed.joined(follower)
     return CaddyServing(server, host, tls, passed)
 
 
-def _why_not(found: Sequence[CaddyServing], needs: _Needs) -> str:
-    paths = ", ".join(request.path for request in needs.workload.requests[:3])
-    if any(needs.met_by(each.passed) for each in found):
-        return (
-            "the workload asks over TLS, and what answers it here speaks cleartext only; choose"
-            " another site (--server-name) or workload"
-        )
-    return (
-        f"no site hands {paths} to {needs.words}, as workload {needs.workload.name!r} needs it;"
-        " choose another workload (--workload), whose paths lead there"
+def _instead(config: Json, needs: Needs, sites: Sequence[_Site], others: Sequence[_Site]) -> str:
+    """Return the requests that work instead, in words."""
+    workload = needs.workload
+    prefixes = _prefixes(config)
+    name, measure = _BUILT_IN[workload.backend is not None]
+    other = replace(needs, workload=load_workload(name))
+    below = _answered(config, other, sites, prefixes)
+    if _serves(config, other, sites):
+        measures = [measure]
+    else:
+        measures = [f"{measure} --location {prefix}" for prefix in below][:1]
+    return ways_out(
+        locations=(f"--location {each}" for each in _answered(config, needs, sites, prefixes)),
+        servers=(
+            f"--server-name {host}"
+            for place, host in others
+            if host and "*" not in host and _serves(config, needs, [(place, host)])
+        ),
+        workloads=() if workload.own_site else measures,
+        own_site=workload.own_site,
+        upstreams=not needs.keep_upstreams,
     )
 
 
-def _is_wall(route: Mapping[str, Any]) -> bool:
-    """Return whether a route rejects requests by the client's address."""
-    by_address = any(
-        place[-1:] in (("remote_ip",), ("client_ip",))
-        for place, _ in walk(route.get("match") or [])
-    )
-    return by_address and any(
-        value.get("handler") in ("static_response", "error")
-        and (value.get("abort") or _code(value.get("status_code")) >= _REFUSED)
-        for _, value in walk(route.get("handle") or [])
-        if isinstance(value, Mapping)
-    )
+def _answered(
+    config: Json, needs: Needs, sites: Sequence[_Site], prefixes: Sequence[str]
+) -> Iterator[str]:
+    """Yield the paths below which a workload is answered."""
+    for prefix in prefixes:
+        moved = replace(needs, workload=moved_below(prefix, needs.workload))
+        if _serves(config, moved, sites):
+            yield prefix
 
 
-def _code(found: Json) -> int:
-    text = str(found or 0)
-    return int(text) if text.isdigit() else 0
+def _serves(config: Json, needs: Needs, sites: Sequence[_Site]) -> bool:
+    return any(isinstance(each, CaddyServing) for each in _followed(config, sites, needs))
+
+
+def _prefixes(config: Json) -> list[str]:
+    """Return the prefixes that routes name, and one that belongs to no other route."""
+    patterns = chain.from_iterable(
+        value
+        for place, value in walk(look(config, SERVERS) or {})
+        if place[-1:] == ("path",) and isinstance(value, list)
+    )
+    found = (str(pattern).removesuffix("*") for pattern in patterns if str(pattern)[-1:] == "*")
+    plain = (prefix for prefix in found if len(prefix) > 1 and not {"*", "{"} & set(prefix))
+    return list(dict.fromkeys((*(each for each in plain if each[0] == "/"), _ANYWHERE)))
 
 
 def _port(address: str) -> str:
     return address.rpartition(":")[2]
-
-
-def _rewritten(path: str | None, handler: Mapping[str, Any]) -> str | None:
-    if path is None:
-        return None
-    prefix, suffix = handler.get("strip_path_prefix", ""), handler.get("strip_path_suffix", "")
-    if prefix:
-        rest = path.removeprefix(prefix)
-        path = rest if rest.startswith("/") or rest == path else f"/{rest}"
-    path = path.removesuffix(suffix) if suffix else path
-    if handler.get("uri_substring") or handler.get("path_regexp"):
-        return None
-    uri = handler.get("uri")
-    if uri is None:
-        return path
-    new = str(uri).partition("?")[0].replace(_MATCHED, path).replace(_PATH, path)
-    for whole in _URI:
-        new = new.replace(whole, path)
-    return None if "{" in new else new or path
-
-
-# --- matchers --------------------------------------------------------------------------------
-
-
-def _either(met: Iterator[bool | None]) -> bool | None:
-    found = list(met)
-    return True if True in found else None if None in found else False
-
-
-def _all(met: Iterator[bool | None]) -> bool | None:
-    found = list(met)
-    return False if False in found else None if None in found else True
-
-
-def _one(name: str, value: Json, ask: RoutedRequest) -> bool | None:
-    match name:
-        case "host":
-            return _host(value, ask.host)
-        case "path":
-            return _either(_path(pattern, ask.path) for pattern in value)
-        case "path_regexp":
-            return _regexp(str(value.get("pattern", "")), ask.path)
-        case "method":
-            return ask.request.method in value
-        case "protocol":
-            return {"https": ask.tls, "http": not ask.tls}.get(value, False)
-        case "header":
-            return _all(_header(field_name, wanted, ask) for field_name, wanted in value.items())
-        case "remote_ip" | "client_ip":
-            return _either(_address(text) for text in value.get("ranges") or ())
-        case "not":
-            met = matches(value, ask)
-            return None if met is None else not met
-        case "file":
-            return _file(value, ask)
-        case _:
-            return None
-
-
-def _host(wanted: Sequence[str], host: str) -> bool | None:
-    if any(covers(each, host) for each in wanted):
-        return True
-    return None if any("{" in each for each in wanted) else False
-
-
-def _path(pattern: str, path: str | None) -> bool | None:
-    """Match a path: https://caddyserver.com/docs/json/apps/http/servers/routes/match/path/."""
-    if pattern == "*":
-        return True
-    if path is None or "{" in pattern:
-        return None
-    text, wanted = path.lower(), pattern.lower()
-    if wanted.startswith("*") and wanted.endswith("*") and "*" not in wanted[1:-1]:
-        return wanted[1:-1] in text
-    if wanted.endswith("*") and "*" not in wanted[:-1]:
-        return text.startswith(wanted[:-1])
-    if wanted.startswith("*") and "*" not in wanted[1:]:
-        return text.endswith(wanted[1:])
-    return fnmatch.fnmatchcase(text, wanted)
-
-
-def _regexp(pattern: str, path: str | None) -> bool | None:
-    if path is None:
-        return None
-    try:
-        return re.search(pattern, path) is not None
-    except re.error:
-        return None
-
-
-def _header(name: str, wanted: Json, ask: RoutedRequest) -> bool | None:
-    found = [value for other, value in ask.request.headers if other.lower() == name.lower()]
-    if name.lower() == "host":
-        return None
-    if not wanted:
-        return not found if wanted is None else bool(found)
-    return any(fnmatch.fnmatchcase(value, pattern) for value in found for pattern in wanted)
-
-
-def _address(text: str) -> bool | None:
-    try:
-        return _CLIENT in ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return None
-
-
-def _file(value: Json, ask: RoutedRequest) -> bool | None:
-    """Return whether a file exists; None for the user's own files, which are unknown."""
-    if ask.site is None or ask.path is None:
-        return None
-    if (value or {}).get("try_policy") == "first_exist_fallback":
-        return True
-    tried = (value or {}).get("try_files") or [_PATH]
-    paths = [str(each).replace(_PATH, ask.path) for each in tried]
-    if any(path in ask.site or f"{path.rstrip('/')}/index.html" in ask.site for path in paths):
-        return True
-    return None if any("{" in path for path in paths) else False

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from tuner.own import bound as bounds
 from tuner.own.bound import BoundGroup, BoundSpace, UnplaceableError
 from tuner.own.caddy.caddyfile import Setting
+from tuner.own.caddy.following import is_http
 from tuner.own.caddy.origin import CaddyOrigin, JsonChange
-from tuner.own.caddy.serving import CaddyServing, is_http
+from tuner.own.caddy.serving import CaddyServing
 from tuner.own.caddy.tree import ABSENT, Json, JsonPath, look, written
 from tuner.reading.located import parse_duration_s, parse_size
 from tuner.servers.caddy import binary_size, syntax

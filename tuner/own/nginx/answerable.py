@@ -15,6 +15,7 @@ from typing import Literal
 from tuner.errors import DefinitionError
 from tuner.own.nginx.locations import PASSES, Location, route
 from tuner.own.nginx.tree import Directive, walk
+from tuner.own.ways_out import ways_out
 from tuner.workload.below import below
 
 Content = Literal["backend", "files", "own"]
@@ -32,7 +33,6 @@ _HANDLERS = (
     *("content_by_lua", "content_by_lua_block", "content_by_lua_file", "echo", "api"),
 )
 """Directives that answer by themselves, without a file or a server behind."""
-_MOST_NAMED = 3
 _ANYWHERE = "/app/"
 """A path for ``location /``, which answers wherever no other location does."""
 _BuiltIn = tuple[Content, tuple[str, ...], str]
@@ -97,16 +97,13 @@ class Answering:
         self, http: Directive, server: Directive, paths: Sequence[str], *, needs: bool
     ) -> str:
         """Return the requests that work instead, in words."""
-        locations = (f"--location {name}" for name in self._locations(http, server, paths))
-        found = [
-            *_joined("ask another location", locations),
-            *_joined("ask another server", self._servers(http, server, paths)),
-            *self._workloads(http, server),
-        ]
-        own = "" if self.content == "own" else "a workload with `site: own`"
-        if needs:
-            own += f"{' and ' if own else ''}--keep-upstreams"
-        return ", or ".join([*found, f"ask the application itself: {own}"])
+        return ways_out(
+            locations=(f"--location {name}" for name in self._locations(http, server, paths)),
+            servers=self._servers(http, server, paths),
+            workloads=self._workloads(http, server),
+            own_site=self.content == "own",
+            upstreams=needs,
+        )
 
     def _locations(self, http: Directive, server: Directive, paths: Sequence[str]) -> Iterator[str]:
         """Yield locations of this server in which the lab can answer all paths."""
@@ -149,11 +146,6 @@ def _answers(lab: Answering, http: Directive, server: Directive, paths: Sequence
     proxied = lab.content == "backend"
     routes = (route(server, path.partition("?")[0], proxied=proxied) for path in paths)
     return not any(lab.why_not((http, server, *found)) for found in routes)
-
-
-def _joined(words: str, options: Iterator[str]) -> list[str]:
-    found = list(options)[:_MOST_NAMED]
-    return [f"{words}: {', '.join(found)}"] if found else []
 
 
 def _called(block: Directive) -> str:

@@ -22,10 +22,10 @@ from tuner.own.nginx.serving import NginxServing, serving
 from tuner.own.nginx.slot import NginxLabSlot
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
-from tuner.own.nginx.tryout import wrong_answer
 from tuner.own.patch import exported, plain
 from tuner.own.server import OwnOptions
 from tuner.own.target import THIS_MACHINE, Target, check_folder
+from tuner.own.tryout import wrong_answer
 from tuner.render.render import EXPORT, Placement, cpu_mask
 from tuner.servers import nginx
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, TargetGround
@@ -267,7 +267,7 @@ def _turned_away(made: OwnNginx, server: ServerFacts) -> NginxGaps | None:
     def instance(ground: TargetGround, port: int) -> InstanceSpec:
         return made.instance("p", baseline, made.bound.space, ground, port)
 
-    wrong = wrong_answer(instance, server, own.workload)
+    wrong = wrong_answer(instance, server, own.workload, _last_error)
     if wrong is None:
         return None
     # Of the whole path to the answer: the requests of a workload share their server.
@@ -280,15 +280,15 @@ def _turned_away(made: OwnNginx, server: ServerFacts) -> NginxGaps | None:
     }
     if not places.keys() - made.gaps.places.keys():
         server_block = own.serving.server
-        reason = f" ({wrong.reason})" if wrong.reason else ""
-        raise DefinitionError(
-            f"{wrong.request.path} is answered with {wrong.status}{reason} in the lab, and the"
-            f" workload expects {wrong.request.expect_status}; name another location (--location),"
-            " server (--server-name), folder (--root) or workload (--workload)",
-            path=server_block.file,
-            line=server_block.line,
-        )
+        raise DefinitionError(wrong.words, path=server_block.file, line=server_block.line)
     return replace(made.gaps, places={**made.gaps.places, **places})
+
+
+def _last_error(log: str) -> str:
+    """Return the reason of the last failed request in a log of errors; empty without one."""
+    lines = [line for line in log.splitlines() if "[error]" in line]
+    said = [line.partition("*")[2].partition(" ")[2] for line in lines]
+    return said[-1].partition(", client: ")[0] if said else ""
 
 
 def _notes(made: OwnNginx, carried: NginxLabConfiguration) -> tuple[str, ...]:

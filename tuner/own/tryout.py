@@ -1,8 +1,8 @@
 """One request of each kind to the baseline, before a study starts.
 
-``nginx -t`` does not show whether a request is answered: conditions on headers, addresses or links
-turn some away. The baseline runs for a moment on this machine, with a stand-in for the backend.
-Nothing is known where it cannot run or answer; the study's own checks follow anyway.
+Validation by the server does not show whether a request is answered: conditions on headers,
+addresses or links turn some away. The baseline runs for a moment on this machine, with a stand-in
+for the backend. Nothing is known where it cannot run or answer; the study's own checks follow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tuner.workload.workload import Backend, Request, Workload
 _MOST_REQUESTS = 8
 _PATIENCE_S = 2.0
 _CLOSED = 444
-"""Nginx's code for a connection that is closed without an answer."""
+"""Nginx's code for a connection that is closed without an answer; also Caddy's ``abort``."""
 _STEP_S = 0.005
 _OK = 200
 
@@ -48,16 +48,29 @@ class WrongAnswer:
     request: Request
     status: int
     reason: str
-    """Last line of the error log; empty without one."""
+    """Reason from the error log; empty without one."""
+
+    @property
+    def words(self) -> str:
+        """The answer, and what to ask instead."""
+        reason = f" ({self.reason})" if self.reason else ""
+        return (
+            f"{self.request.path} is answered with {self.status}{reason} in the lab, and the"
+            f" workload expects {self.request.expect_status}; name another location (--location),"
+            " server (--server-name), folder (--root) or workload (--workload)"
+        )
 
 
-def wrong_answer(make: MakeSpec, server: ServerFacts, workload: Workload) -> WrongAnswer | None:
+def wrong_answer(
+    make: MakeSpec, server: ServerFacts, workload: Workload, reason_of: Callable[[str], str]
+) -> WrongAnswer | None:
     """Return the first request that the baseline answers wrongly; None if none is known.
 
     Args:
         make: maker of the instance.
         server: facts of this machine's server.
         workload: the requests, of which the first few are sent.
+        reason_of: returns the last reason in the text of an error log; empty without one.
     """
     # Other statuses need the lab itself: times of files, and answers of its backend.
     asked = [one for one in workload.requests if one.expect_status == _OK][:_MOST_REQUESTS]
@@ -77,18 +90,17 @@ def wrong_answer(make: MakeSpec, server: ServerFacts, workload: Workload) -> Wro
         spec = make(ground, port)
         try:
             stack.enter_context(_running(spec))
-            return _first_wrong(asked, spec, port, tls=workload.wire.tls is not None)
+            wrong = _first_wrong(asked, port, tls=workload.wire.tls is not None)
+            return wrong and replace(wrong, reason=reason_of(_text(Path(spec.error_log))))
         except (OSError, http.client.HTTPException, subprocess.SubprocessError):
             return None
 
 
-def _first_wrong(
-    asked: Sequence[Request], spec: InstanceSpec, port: int, *, tls: bool
-) -> WrongAnswer | None:
+def _first_wrong(asked: Sequence[Request], port: int, *, tls: bool) -> WrongAnswer | None:
     for request in asked:
         status = _status(request, port, tls=tls)
         if status != request.expect_status:
-            return WrongAnswer(request, status, _last_error(Path(spec.error_log)))
+            return WrongAnswer(request, status, "")
     return None
 
 
@@ -111,13 +123,11 @@ def _status(request: Request, port: int, *, tls: bool) -> int:
             return _CLOSED
 
 
-def _last_error(log: Path) -> str:
+def _text(log: Path) -> str:
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        return log.read_text(errors="replace")
     except OSError:
         return ""
-    said = [line.partition("*")[2].partition(" ")[2] for line in lines if "[error]" in line]
-    return said[-1].partition(", client: ")[0] if said else ""
 
 
 def _write_site(workload: Workload, asked: Sequence[Request], folder: Path) -> None:
@@ -139,17 +149,29 @@ def _running(spec: InstanceSpec) -> Iterator[None]:
     for name, text in spec.files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text, encoding="utf-8")
-    subprocess.run(spec.start, cwd=directory, check=True, capture_output=True, timeout=_PATIENCE_S)
-    pid = int(Path(spec.pid_file).read_text(encoding="ascii"))
+    variables = (f"{name}={value}" for name, value in spec.environment.items())
     try:
+        subprocess.run(
+            ("env", *variables, *spec.start),
+            cwd=directory,
+            check=True,
+            # A pipe would end only with the server, which keeps it open.
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE_S,
+        )
         yield
     finally:
+        _stop(Path(spec.pid_file))
+
+
+def _stop(pid_file: Path) -> None:
+    """Stop a server that may have started, and wait for its end; it has another parent."""
+    try:
+        pid = int(pid_file.read_text(encoding="ascii"))
         os.kill(pid, signal.SIGTERM)
-        _ended(pid)
-
-
-def _ended(pid: int) -> None:
-    """Wait for the end of a process of another parent."""
+    except (OSError, ValueError):
+        return
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         try:

@@ -1,0 +1,110 @@
+"""Kinds of Caddyfiles: each is bound and answers, or is refused at once and a way out works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.own.test_caddy_sites import adapted, taken
+from tuner.errors import DefinitionError
+from tuner.own.caddy.server import read
+from tuner.own.home import LocalHome
+from tuner.own.server import OwnOptions
+from tuner.servers import caddy
+from tuner.workload.below import moved_below
+from tuner.workload.workload import load_workload
+
+PHP = "a.test {\n\troot * /srv\n\tphp_fastcgi unix//run/php.sock\n\tfile_server\n}\n"
+OTHER = "b.test {\n\treverse_proxy x:1\n}\n"
+REFUSED = {
+    "files with a proxy below a path": (
+        "a.test {\n\thandle_path /back/* {\n\t\treverse_proxy x:1\n\t}\n\tfile_server\n}\n",
+        "proxy",
+        "a.test answers it with a file (/apps/http/servers/srv0/routes/0",
+        "--location /back/",
+    ),
+    "PHP, asked as a proxy": (PHP, "proxy", "to a reverse_proxy: a.test ", "--workload static"),
+    "PHP, asked for every path": (
+        "a.test {\n\treverse_proxy unix//run/php.sock {\n\t\ttransport fastcgi\n\t}\n}\n" + OTHER,
+        "proxy",
+        "a.test passes it to fastcgi",
+        "--server-name b.test",
+    ),
+    "a proxy, asked for files": (
+        "a.test {\n\treverse_proxy x:1\n}\n",
+        "static",
+        "to a file_server: a.test passes it to a reverse_proxy",
+        "--workload proxy",
+    ),
+    "files below a path only": (
+        "a.test {\n\thandle_path /files/* {\n\t\troot * /srv\n\t\tfile_server\n\t}\n}\n",
+        "proxy",
+        "a.test has no handler for it",
+        "--workload static --location /files/",
+    ),
+    "an API that is gone": (
+        "a.test {\n\trespond /api/* 410\n\treverse_proxy x:1\n}\n",
+        "proxy",
+        "answers it by itself: static_response 410",
+        "--location /app/",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_what_answers_and_what_works_instead(name: str, tmp_path: Path) -> None:
+    """Its options lead to a configuration that answers."""
+    text, kind, words, way_out = REFUSED[name]
+    site = "a.test" if "b.test" in text else ""
+    with pytest.raises(DefinitionError) as error:
+        taken(text, tmp_path, kind, server_name=site)
+    assert words in error.value.message
+    assert way_out in error.value.message
+    options = dict(zip(way_out.split()[::2], way_out.split()[1::2], strict=True))
+    workload = moved_below(
+        options.get("--location", "/"), load_workload(options.get("--workload", kind))
+    )
+    wishes = OwnOptions(str(tmp_path / "Caddyfile"), options.get("--server-name", site))
+    adapted(read(wishes, workload, LocalHome(caddy.detect().binary)))
+
+
+@pytest.mark.parametrize(
+    ("routes", "place"),
+    [
+        ("@other not method POST\n\trespond @other 405", "routes/0"),
+        ("@none header !User-Agent\n\terror @none 403", "routes/0"),
+        ('@in `{http.request.cookie.session} == ""`\n\tredir @in /login', "routes/0"),
+        ("@http protocol http\n\tredir @http https://a.test{uri}", "routes/0"),
+    ],
+)
+def test_a_route_that_turns_the_workload_away_is_left_out(
+    tmp_path: Path, routes: str, place: str
+) -> None:
+    """By the method, by headers, by an expression that only a request decides, by the protocol."""
+    text = f"http://a.test {{\n\t{routes}\n\treverse_proxy x:1\n}}\n"
+    _, notes = adapted(taken(text, tmp_path))
+    why = "is not carried over: it turns the requests of the workload away"
+    assert any(f"{place} {why}" in note for note in notes), notes
+
+
+def test_an_answer_with_another_status_is_refused(tmp_path: Path) -> None:
+    """Before a study starts, with the status."""
+    text = "http://a.test {\n\tmap {path} {to} {\n\t\tdefault 503\n\t}\n\treverse_proxy x:1 {\n\t\t"
+    text += "@all status 2xx\n\t\treplace_status @all {to}\n\t}\n}\n"
+    with pytest.raises(DefinitionError, match=r"is answered with 503 .*expects 200"):
+        adapted(taken(text, tmp_path))
+
+
+def test_a_directive_of_caddy_1_is_named_as_one(tmp_path: Path) -> None:
+    """With the directive of Caddy 2."""
+    with pytest.raises(DefinitionError, match="proxy is of Caddy 1, and Caddy 2 has reverse_proxy"):
+        taken("a.test {\n\tproxy / x:1\n}\n", tmp_path)
+
+
+def test_the_application_itself_is_asked_whatever_it_is(tmp_path: Path) -> None:
+    """With `site: own` and the upstreams of the files, PHP may answer as well as a proxy."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("workload: mine\nsite: own\nrequests: [{path: /x.php}]\n")
+    found = taken(PHP, tmp_path, str(mine), keep_upstreams=True)
+    assert len(found.serving.passed.proxies) == 1
