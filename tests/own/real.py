@@ -22,7 +22,8 @@ from tuner.own.server import OwnConfiguration, OwnOptions, OwnServer
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import TargetGround
 from tuner.space.space import SpaceFacts, bind_space
-from tuner.workload.workload import Workload, load_workload
+from tuner.workload.site import content
+from tuner.workload.workload import Request, Workload, load_workload
 
 ENCODINGS = ("identity", "gzip")
 Answer = tuple[int, list[tuple[str, str]], bytes]
@@ -227,6 +228,54 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def statuses(made: OwnServer, workload: Workload, folder: Path, back: int) -> list[int]:
+    """Start the baseline in the lab, and return the status of every request of its workload.
+
+    Args:
+        made: the user's server in the lab.
+        workload: as it is asked here.
+        folder: a folder that the lab's account may enter.
+        back: port of the server behind.
+    """
+    for file in workload.site:
+        path = folder / "site" / file.path.removeprefix("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content(file))
+    tls = workload.wire.tls
+    ground = TargetGround(
+        binary=made.detect().binary,
+        instances_dir=folder / "lab",
+        backends_dir=folder / "lab",
+        site_dir=folder / "site",
+        cpus=(0,),
+        backend_cpus=(),
+        upstreams=(f"127.0.0.1:{back}",) if workload.backend else (),
+        certificate=make_certificate(tls.server_name) if tls else None,
+    )
+    port = free_port()
+    spec = made.instance("i", made.bound.baseline, made.bound.space, ground, port)
+    directory = Path(spec.directory)
+    for name in (*spec.folders, "tls"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    for name, text in spec.files.items():
+        (directory / name).write_text(text)
+    with running(["env", "-C", str(directory), *spec.start], Path(spec.pid_file)):
+        return [_status(port, request, tls=tls is not None) for request in workload.requests]
+
+
+def _status(port: int, request: Request, *, tls: bool) -> int:
+    context = ssl._create_unverified_context()  # noqa: S323 - the lab's own certificate
+    connection = (
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+        if tls
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    )
+    connection.request(request.method, request.path, headers=dict(request.headers))
+    status = connection.getresponse().status
+    connection.close()
+    return status
 
 
 def answers(case: Case, port: int) -> list[Answer]:

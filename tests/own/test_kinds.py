@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import ssl
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,16 +12,13 @@ import pytest
 
 from tests.hosts.nginxes import needs_nginx
 from tests.own.kinds import KINDS, REFUSED, Kind
-from tests.own.real import free_port, running
+from tests.own.real import statuses
 from tuner.errors import DefinitionError
 from tuner.own.nginx.server import OwnNginx, adapt, read
 from tuner.own.server import OwnOptions
 from tuner.servers import nginx
-from tuner.servers.certificate import make_certificate
-from tuner.servers.ground import TargetGround
 from tuner.space.space import SpaceFacts, bind_space
 from tuner.workload.below import moved_below
-from tuner.workload.site import content
 from tuner.workload.workload import Workload, load_workload
 
 pytestmark = needs_nginx
@@ -60,48 +55,6 @@ def adapted(wishes: OwnOptions, workload: Workload) -> tuple[OwnNginx, tuple[str
     return adapt(own, bind_space(f"nginx/{'proxy' if proxied else 'static'}", facts), server)
 
 
-def statuses(made: OwnNginx, folder: Path, back: int) -> list[int]:
-    """Start the baseline in the lab, and return the status of every request of its workload."""
-    workload = made.own.workload
-    for file in workload.site:
-        path = folder / "site" / file.path.removeprefix("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content(file))
-    tls = workload.wire.tls
-    ground = TargetGround(
-        binary=nginx.detect().binary,
-        instances_dir=folder / "lab",
-        backends_dir=folder / "lab",
-        site_dir=folder / "site",
-        cpus=(0,),
-        backend_cpus=(),
-        upstreams=(f"127.0.0.1:{back}",) if workload.backend else (),
-        certificate=make_certificate(tls.server_name) if tls else None,
-    )
-    port = free_port()
-    spec = made.instance("i", made.bound.baseline, made.bound.space, ground, port)
-    directory = Path(spec.directory)
-    for name in (*spec.folders, "tls"):
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    for name, text in spec.files.items():
-        (directory / name).write_text(text)
-    with running(["env", "-C", str(directory), *spec.start], Path(spec.pid_file)):
-        return [_status(port, request.path, tls=tls is not None) for request in workload.requests]
-
-
-def _status(port: int, path: str, *, tls: bool) -> int:
-    context = ssl._create_unverified_context()  # noqa: S323 - the lab's own certificate
-    connection = (
-        http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
-        if tls
-        else http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    )
-    connection.request("GET", path)
-    status = connection.getresponse().status
-    connection.close()
-    return status
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_a_configuration_is_bound_and_answers(name: str, folder: Path, back: int) -> None:
     """Its baseline can be recorded, its notes are true, and the lab answers every request."""
@@ -114,7 +67,7 @@ def test_a_configuration_is_bound_and_answers(name: str, folder: Path, back: int
         assert not any(part in note for note in notes), notes
     for parameter, value in (kind.fixed or {}).items():
         assert made.bound.baseline.values[parameter] == value
-    assert set(statuses(made, folder, back)) == {200}
+    assert set(statuses(made, made.own.workload, folder, back)) == {200}
 
 
 def test_an_answer_with_another_status_is_refused(folder: Path) -> None:
@@ -163,4 +116,4 @@ def test_a_configuration_is_refused_before_anything_starts(
     if "--location" in words:
         workload = moved_below(words[words.index("--location") + 1], workload)
     made, _ = adapted(wishes, workload)
-    assert set(statuses(made, folder, back)) == {200}
+    assert set(statuses(made, made.own.workload, folder, back)) == {200}

@@ -17,7 +17,7 @@ from tuner.own.caddy.tree import Json, JsonPath, look, walk, written
 _URI = ("{http.request.uri}", "{http.request.orig_uri}")
 _MATCHED = "{http.matchers.file.relative}"
 _LEAST_REJECTION = 300
-"""Least status of an answer that is no page: redirects, and errors."""
+"""Least status of a redirect or an error."""
 _OF_CLIENT = frozenset(
     {
         *("method", "header", "header_regexp", "protocol", "query", "expression", "tls"),
@@ -178,7 +178,7 @@ def _wall(route: Mapping[str, Any], *, certain: bool) -> str:
     """Return why a route rejects requests by who asks and how; empty if it does not.
 
     Args:
-        route: the route, whose conditions the request meets or may meet.
+        route: a route with conditions that the request meets or may meet.
         certain: whether it meets them.
     """
     rejects = any(
