@@ -200,6 +200,16 @@ KINDS: Mapping[str, Kind] = {
             location /app/ { rewrite ^/gone /x last; proxy_pass http://10.0.0.1/; } }""",
         said=("stands behind 10.0.0.1",),
     ),
+    "paths that are rewritten without a flag": Kind(
+        """
+        server { listen 80; server_name a.example;
+            location / { rewrite ^ https://b.example/ permanent; } location /x { root /srv; } }
+        server { listen 80; server_name b.example; rewrite ^/api(.*)$ /v2$1 break;
+            location / { return 404; }
+            location /v2/ { rewrite ^ /app$uri?$args; rewrite ^/app/v2/(.*)$ /in/$1; }
+            location /in/ { proxy_pass http://10.0.0.1; } }""",
+        said=("stands behind 10.0.0.1",),
+    ),
     "a name that redirects": Kind(
         """
         server { listen 80; server_name www.so.example; return 301 https://so.example$request_uri; }
@@ -391,6 +401,10 @@ REFUSED: Mapping[str, Kind] = {
         """,
         server_name="old.example",
         said=("only redirects or refuses", "name one that answers: api.example"),
+    ),
+    "sites that are not there": Kind(
+        "include sites-enabled/*;",
+        said=("the http block has no server; ", "no file matches sites-enabled/*"),
     ),
     "redirects only": Kind(
         "server { listen 80; return 301 https://$host$request_uri; }",

@@ -16,6 +16,7 @@ PASSES = (
     *("proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"),
 )
 """Directives that pass a request to a server behind this one."""
+_VARIABLE = re.compile(r"\$\{?(request_uri|uri|is_args|args|query_string)\b\}?")
 _MOST_REWRITES = 10
 """Nginx ends a request with more."""
 _MODIFIERS = ("=", "~", "~*", "^~")
@@ -59,6 +60,7 @@ def turns_away(condition: Directive) -> bool:
 
 def route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, ...]:
     """Return the locations around a path's answer, outermost first."""
+    path = _rewritten(server, path) or path
     chain = _match(server, path)
     for _ in range(_MOST_REWRITES):
         rewritten = _rewritten(chain[-1] if chain else server, path)
@@ -75,14 +77,29 @@ def route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, ..
 
 
 def _rewritten(block: Directive, path: str) -> str | None:
-    """Return the path for which ``rewrite … last`` looks for another location; None without."""
+    """Return the path for which ``rewrite`` looks for another location; None without."""
+    new = path
     for found in block.children("rewrite"):
         pattern, target, *flag = found.args
-        matched = _search(pattern, path) if flag == ["last"] and target.startswith("/") else None
-        if matched is not None:
-            new = _filled(target, ("", *matched.groups(""))).partition("?")[0]
-            return None if "$" in new or new == path else new
-    return None
+        matched = _search(pattern, new) if target.startswith("/") else None
+        if matched is None:
+            continue
+        # Those of a server come before its locations, so that `break` looks for one too.
+        if flag not in ([], ["last"]) and (flag != ["break"] or block.name != "server"):
+            return None
+        filled = _filled_in(_filled(target, ("", *matched.groups(""))), new)
+        if "$" in filled:
+            return None
+        new = filled
+        if flag:
+            break
+    return None if new == path else new
+
+
+def _filled_in(target: str, path: str) -> str:
+    """Return the path of a target with variables of the request, which has no query string."""
+    values = {"request_uri": path, "uri": path}
+    return _VARIABLE.sub(lambda at: values.get(at[1], ""), target).partition("?")[0]
 
 
 def _filled(target: str, groups: Sequence[str]) -> str:

@@ -76,7 +76,8 @@ def serving(
         DefinitionError: there is no such server, or it does not do what the workload asks.
     """
     http = tree.http()
-    found = _Choice(http, tuple(paths), tls=tls, proxied=proxied, lab=lab)
+    lacking = f"; {', '.join(tree.unmatched)}: put the sites there" if tree.unmatched else ""
+    found = _Choice(http, tuple(paths), tls=tls, proxied=proxied, lab=lab, lacking=lacking)
     server, notes = found.of(server_name)
     sockets = [listen for listen in server.children("listen") if _is_http(listen)]
     same = tuple(listen for listen in sockets if is_tls(listen, server) == tls)
@@ -152,6 +153,8 @@ class _Choice:
     tls: bool
     proxied: bool
     lab: Answering | None
+    lacking: str = ""
+    """Files of sites that are not there, for messages."""
 
     def of(self, wanted: str) -> tuple[Directive, tuple[str, ...]]:
         """Return the server for a name, and notes on it.
@@ -161,7 +164,7 @@ class _Choice:
         """
         found = list(servers(self.http))
         if not found:
-            raise self._error("the http block has no server")
+            raise self._error(f"the http block has no server{self.lacking}")
         if wanted:
             return self._named(wanted, found)
         serve = [server for server in found if not _only_redirects(server)]
@@ -289,6 +292,8 @@ def _answers(server: Directive) -> Iterator[Directive]:
                 away = any(map(is_url, found.args)) or not _serves_below(server)
                 if away and _is_answer(found, server, location):
                     yield found
+            rewrites = location.children("rewrite")
+            yield from (r for r in rewrites if r.args[0] in _ANY_PATH and is_url(r.args[1]))
 
 
 def _serves_below(server: Directive) -> bool:

@@ -112,6 +112,8 @@ class Tree:
     """Notes on files that were found in another place."""
     around: str = ""
     """Main file in a folder above; empty without one."""
+    unmatched: tuple[str, ...] = ()
+    """Includes with a mask that no file matches, in words."""
 
     def located(self, path: str) -> str:
         """Return where a file is that the configuration names."""
@@ -182,6 +184,7 @@ def parse(path: str | Path, files: Files = HERE, prefix: Sequence[str] = ()) -> 
         reader.copies,
         tuple(dict.fromkeys(reader.notes)),
         around="" if has_http else _around(str(reader.main), files),
+        unmatched=tuple(reader.unmatched),
     )
     if reader.missing and any(tree.children("server")):
         # Its relative includes start at the folder of its main file, so that they are not missing.
@@ -242,6 +245,7 @@ class _Reader:
         self.texts: dict[str, str] = {}
         self.notes: list[str] = []
         self.missing: list[MissingFile] = []
+        self.unmatched: list[str] = []
         self._guess = guess
         self._tokens: dict[str, tuple[Token, ...]] = {}
         self._parsed: dict[str, Any] = {}
@@ -326,6 +330,8 @@ class _Reader:
         lacking = [path for path in found if self.copies.is_copy and not self.lying.matches(path)]
         # A mask without matches is an empty include in Nginx.
         masked = glob.has_magic(wanted)
+        if masked and not found:
+            self.unmatched.append(f"{include.where}: no file matches {include.args[0]}")
         if masked and not found and self.copies.is_copy:
             self.notes.append(f"{include.where}: no file of the copy matches {include.args[0]}")
         if not (found or masked):
