@@ -108,3 +108,17 @@ def test_the_application_itself_is_asked_whatever_it_is(tmp_path: Path) -> None:
     mine.write_text("workload: mine\nsite: own\nrequests: [{path: /x.php}]\n")
     found = taken(PHP, tmp_path, str(mine), keep_upstreams=True)
     assert len(found.serving.passed.proxies) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import sites/*.caddy\n", "no file matches {}/sites/*.caddy: put the sites there"),
+        ("import shared.caddy\n", "File to import not found: shared.caddy; put it there"),
+    ],
+)
+def test_files_that_an_import_lacks_are_named(tmp_path: Path, text: str, words: str) -> None:
+    """A mask without files is ignored by Caddy, so that nothing is served."""
+    with pytest.raises(DefinitionError) as error:
+        taken(text, tmp_path)
+    assert words.format(tmp_path) in error.value.message

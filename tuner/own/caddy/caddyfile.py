@@ -116,6 +116,12 @@ def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
     return _applied(text, pieces)
 
 
+def unmatched(texts: Mapping[str, str], home: Home) -> list[str]:
+    """Return the absolute masks of imports that no file matches; Caddy ignores them."""
+    found = (each for file, text in texts.items() for each in _imports(parse(text), file, home))
+    return [mask for _, mask in found if "*" in mask and not home.matches(mask)]
+
+
 def variables(text: str) -> set[str]:
     """Return the names of the environment variables that a text uses."""
     return {found[1] for found in _VARIABLE.finditer(text)}
@@ -148,6 +154,12 @@ def _read(path: str, texts: dict[str, str], home: Home, depth: int) -> None:
 
 
 def _file_imports(lines: Sequence[Line], file: str, home: Home) -> Iterator[tuple[Word, str]]:
+    # A snippet of another file has no match either.
+    return (found for found in _imports(lines, file, home) if home.matches(found[1]))
+
+
+def _imports(lines: Sequence[Line], file: str, home: Home) -> Iterator[tuple[Word, str]]:
+    """Yield the imports of files, or of snippets elsewhere, with their absolute patterns."""
     snippets = {line.name for line in lines if line.name.startswith("(")}
     for _, line in spots(lines):
         if line.name != "import" or len(line.words) < 2:
@@ -155,11 +167,9 @@ def _file_imports(lines: Sequence[Line], file: str, home: Home) -> Iterator[tupl
         wanted = _VARIABLE.sub(
             lambda found: home.variables.get(found[1], found[2] or ""), line.words[1].plain
         )
-        pattern = os.path.normpath(Path(file).parent / wanted)
-        # A snippet takes precedence over a file, and may be defined in another one. Only Caddy can
-        # resolve names from arguments.
-        if f"({wanted})" not in snippets and "{" not in wanted and home.matches(pattern):
-            yield line.words[1], pattern
+        # A snippet takes precedence over a file. Only Caddy can resolve names from arguments.
+        if f"({wanted})" not in snippets and "{" not in wanted:
+            yield line.words[1], os.path.normpath(Path(file).parent / wanted)
 
 
 # --- changes ---------------------------------------------------------------------------------

@@ -337,6 +337,8 @@ def refused(said: str, file: str) -> DefinitionError:
     words = _sentence(errors[-1]).removeprefix("adapting config using caddyfile: ")
     words = words.partition(" import chain: ")[0]
     words = f"{words}{_missing_plugin(words)}"
+    if "File to import not found" in words:
+        words += "; put it there, next to the file that imports it"
     at = _AT.search(words)
     if at is None:
         return DefinitionError(f"Caddy refuses it: {words}", path=file)

@@ -13,7 +13,7 @@ from tuner.errors import DefinitionError
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
-from tuner.own.caddy.caddyfile import inlined, unset
+from tuner.own.caddy.caddyfile import inlined, unmatched, unset
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
 from tuner.own.caddy.lab import CaddyLabConfiguration, CaddyLabSlot, carry
 from tuner.own.caddy.origin import (
@@ -90,7 +90,8 @@ def read(
     # Nothing is known of what the application itself is: files, or a proxy in front of it.
     either = either or (workload.own_site and wishes.keep_upstreams)
     needs = Needs(workload, either, wishes.keep_upstreams)
-    found = serving(origin.config, needs, wishes.server_name, origin.file)
+    lacking = [] if origin.is_json else unmatched(origin.texts, home)
+    found = serving(origin.config, needs, wishes.server_name, origin.file, lacking)
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
     _check_protocol(origin, found, workload.wire)

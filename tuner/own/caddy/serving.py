@@ -81,7 +81,9 @@ class _Unserved:
     why: str
 
 
-def serving(config: Json, needs: Needs, server_name: str, file: str) -> CaddyServing:
+def serving(
+    config: Json, needs: Needs, server_name: str, file: str, lacking: Sequence[str] = ()
+) -> CaddyServing:
     """Choose the site, and follow the workload's requests through it.
 
     Args:
@@ -89,6 +91,7 @@ def serving(config: Json, needs: Needs, server_name: str, file: str) -> CaddySer
         needs: what the workload requires.
         server_name: name that the user chose; empty: the first site that serves the workload.
         file: the user's file, for messages.
+        lacking: masks of imports that no file matches, for messages.
 
     Raises:
         DefinitionError: no site has this name, or it does not serve the workload; with what works
@@ -96,7 +99,8 @@ def serving(config: Json, needs: Needs, server_name: str, file: str) -> CaddySer
     """
     every = sites = _sites(config)
     if not sites:
-        raise DefinitionError("serves no site over HTTP", path=file)
+        words = f"; no file matches {', '.join(lacking)}: put the sites there" if lacking else ""
+        raise DefinitionError(f"serves no site over HTTP{words}", path=file)
     if server_name:
         named = [site for site in sites if site[1] and covers(site[1], server_name)]
         if not named:
