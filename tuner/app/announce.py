@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from tuner.app.preflight import Preflight
+from tuner.definition.study import StudyDefinition
 from tuner.judge.forecast import Forecast, forecast
+from tuner.own.installed import installed
 from tuner.words.terminal import wrapped
 
 
 def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) -> None:
     """Print the study's subject, host, search and expected duration before it starts."""
+    _print(rows(found, folder, what=what, search=search))
+
+
+def announce_installed(definition: StudyDefinition) -> None:
+    """Print the servers of this machine that the user could tune instead of the lab's.
+
+    Prints nothing for a study of the user's own configuration, or of other hosts.
+    """
+    if definition.config or definition.inventory:
+        return
+    for found in installed():
+        _print({"found": f"{found.words}; tune it with {found.option}"})
+
+
+def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> dict[str, str]:
+    """Return the study's subject, host, search and expected duration by their titles."""
     definition, cores = found.definition, found.cores
     searched = [p.name for p in found.space.searched(definition.allow)]
     server, host, workload = found.server, found.host, found.workload
     backend = f", backend {_ids(cores.backend)}" if cores.backend else ""
-    rows = {
+    made = {
         what: f"{server.name} {server.version}, objective {found.goals.words}",
         "workload": f"{workload.name}: {workload.summary} ({workload.wire.words})",
         "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
@@ -36,11 +55,15 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
         "time": f"{_forecast(found, search=search).words}; results in {folder}/",
     }
     if not search:
-        del rows["search"]
+        del made["search"]
     if found.premises.words:
-        rows["fleet"] = found.premises.words
-    rows.update({f"note {i}": note for i, note in enumerate(found.notes, 1)})
-    for title, text in rows.items():
+        made["fleet"] = found.premises.words
+    made.update({f"note {i}": note for i, note in enumerate(found.notes, 1)})
+    return made
+
+
+def _print(said: Mapping[str, str]) -> None:
+    for title, text in said.items():
         first, *rest = wrapped(text, 11, 11)
         click.echo(f"{title:<10} {first}", err=True)
         for line in rest:

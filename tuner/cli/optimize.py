@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tuner.app import provenance, results, turn
-from tuner.app.announce import announce
+from tuner.app.announce import announce, announce_installed
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
@@ -81,6 +81,8 @@ def command(
         if given["name"] is None:
             definition = replace(definition, name=free_name(definition.name))
         turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
+        if not quiet:
+            announce_installed(definition)
         found = preflight(definition)
         store = create_store(found, STUDIES / definition.name)
     folder = STUDIES / definition.name

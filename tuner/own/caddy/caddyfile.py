@@ -122,6 +122,33 @@ def unmatched(texts: Mapping[str, str], home: Home) -> list[str]:
     return [mask for _, mask in found if "*" in mask and not home.matches(mask)]
 
 
+def count_sites(texts: Mapping[str, str], file: str, home: Home) -> int:
+    """Return the number of sites in a file and its imports, without those that only redirect.
+
+    https://caddyserver.com/docs/caddyfile/concepts#structure
+    """
+    count = 0
+    lines = parse(texts[file], file)
+    imported = {word.start: pattern for word, pattern in _file_imports(lines, file, home)}
+    for line in lines:
+        if line.opened is None and line.name == "import":
+            found = imported.get(line.words[1].start) if len(line.words) > 1 else None
+            files = home.matches(found) if found else []
+            count += sum(count_sites(texts, each, home) for each in files if each in texts)
+        elif not line.name or line.name.startswith(("(", "&(")):
+            continue  # global options, a snippet, a named route
+        elif line.opened is not None:
+            count += not any(map(_redirects_all, line.lines))
+        elif not line.texts[-1].endswith(","):
+            return count + 1  # a single site without braces
+    return count
+
+
+def _redirects_all(line: Line) -> bool:
+    """Return whether a line redirects every request: its first argument is not a matcher."""
+    return line.name == "redir" and len(line.texts) > 1 and line.texts[1][:1] not in ("/", "@")
+
+
 def variables(text: str) -> set[str]:
     """Return the names of the environment variables that a text uses."""
     return {found[1] for found in _VARIABLE.finditer(text)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tuner.errors import DefinitionError
 from tuner.own.caddy import caddyfile, in_place, server
-from tuner.own.files import Files
+from tuner.own.files import HERE, Files
 from tuner.own.home import Home, LocalHome
 from tuner.own.patch import plain
 from tuner.own.reader import Commands, FoundService, Service
@@ -55,6 +55,38 @@ def log_formats(main: str, log: str) -> tuple[LineFormat, ...]:  # noqa: ARG001 
         " formats are recognised",
         path=main,
     )
+
+
+def version() -> str:
+    """Implement ``Reader.version``."""
+    return caddy.installed_version()
+
+
+def sites(main: str, files: Files) -> int:
+    """Implement ``Reader.sites``; those of JSON are unknown.
+
+    Raises:
+        DefinitionError: the configuration is JSON, or cannot be read.
+    """
+    if main.endswith(".json"):
+        raise DefinitionError("has routes instead of sites", path=main)
+    home = _FilesHome("", files=files)
+    return caddyfile.count_sites(caddyfile.read(main, home), main, home)
+
+
+@dataclass(frozen=True, slots=True)
+class _FilesHome(LocalHome):
+    """A home with other files and without a program."""
+
+    files: Files = HERE
+
+    def read(self, path: str) -> bytes:
+        """Implement ``Files``."""
+        return self.files.read(path)
+
+    def matches(self, pattern: str) -> list[str]:
+        """Implement ``Files``."""
+        return self.files.matches(pattern)
 
 
 def commands(main: str, *, usual: bool) -> Commands:  # noqa: ARG001 - the command has the file

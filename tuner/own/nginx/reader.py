@@ -11,7 +11,7 @@ from tuner.own.files import Files
 from tuner.own.home import Home
 from tuner.own.nginx import in_place, server
 from tuner.own.nginx.edits import change_texts
-from tuner.own.nginx.serving import NginxServing, serving
+from tuner.own.nginx.serving import NginxServing, count_sites, serving
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Tree, parse, write
 from tuner.own.patch import plain
@@ -100,6 +100,16 @@ def log_formats(main: str, log: str) -> tuple[LineFormat, ...]:
     }
     # A format with more fields is the more specific one.
     return tuple(sorted(formats, key=lambda one: (one.name not in used, -len(one.fields))))
+
+
+def version() -> str:
+    """Implement ``Reader.version``."""
+    return nginx.detect().version
+
+
+def sites(main: str, files: Files) -> int:
+    """Implement ``Reader.sites``."""
+    return count_sites(parse(main, files).http())
 
 
 def commands(main: str, *, usual: bool) -> Commands:

@@ -109,6 +109,12 @@ def servers(http: Directive) -> Iterator[Directive]:
     return http.children("server")
 
 
+def count_sites(http: Directive) -> int:
+    """Return the number of sites: servers that serve pages; those of the same names count once."""
+    found = (server for server in servers(http) if not _only_redirects(server))
+    return len({tuple(sorted(names(server))) or server.key for server in found})
+
+
 def names(server: Directive) -> list[str]:
     """Its names."""
     return [name for found in server.children("server_name") for name in found.args]
