@@ -123,7 +123,9 @@ def test_a_running_server_names_its_own_file_first(machine: Path) -> None:
         ("nginx -t -c {main}", "mnt:[1]"),
     ],
 )
-def test_labs_containers_and_checks_are_left_out(machine: Path, command: str, namespace: str) -> None:
+def test_labs_containers_and_checks_are_left_out(
+    machine: Path, command: str, namespace: str
+) -> None:
     """The files of a container are not those of this machine, and a lab is nobody's server."""
     main = configured(machine / "srv")
     running(machine, "nginx", command.format(folder=main.parent, main=main), namespace)

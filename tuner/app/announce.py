@@ -11,6 +11,7 @@ from tuner.app.preflight import Preflight
 from tuner.definition.study import StudyDefinition
 from tuner.judge.forecast import Forecast, forecast
 from tuner.own.installed import installed
+from tuner.stats.words import counted
 from tuner.words.terminal import wrapped
 
 
@@ -39,7 +40,8 @@ def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> d
     made = {
         what: f"{server.name} {server.version}, objective {found.goals.words}",
         "workload": f"{workload.name}: {workload.summary} ({workload.wire.words})",
-        "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
+        "host": f"{host.cpu_model}, {counted(len(host.cpus), 'core')}, {host.distribution},"
+        f" {host.kernel}",
         "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
         "limits": f"{host.file_limit:,} open files, somaxconn {host.somaxconn:,}",
         "baseline": ", ".join(
@@ -50,7 +52,8 @@ def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> d
                 strict=True,
             )
         ),
-        "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
+        "search": f"{counted(len(searched), 'parameter')} of {found.space.name}:"
+        f" {', '.join(searched)}",
         "seed": str(definition.seed),
         "time": f"{_forecast(found, search=search).words}; results in {folder}/",
     }

@@ -146,6 +146,18 @@ def look(
     return preflight(definition, workload, watch=watch)
 
 
+def configuration_of(
+    entry: Entry, found: Preflight, rules: Iterable[AlignmentRule]
+) -> Configuration:
+    """Return the configuration of an arm, or that from which its search starts.
+
+    Raises:
+        DefinitionError: its file is wrong.
+    """
+    given = found.baseline if entry.kind == TUNED else read_configuration(entry.kind, found.space)
+    return equalise(given, found.space, rules)
+
+
 def tune(
     found: Preflight, place: RunFolder, rules: Iterable[AlignmentRule]
 ) -> Configuration | None:

@@ -17,6 +17,7 @@ from tuner.judge.plan import Design
 from tuner.load.generator import LoadGenerator
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.stalls import KEEP
+from tuner.own.server import OwnServer
 from tuner.servers import catalog
 from tuner.servers.server import Server
 from tuner.space.configuration import Configuration
@@ -46,7 +47,7 @@ class Preflight:
     """Server behind a proxy, of the same kind for every server under test."""
     kernel: KernelState | None = None
     """Original kernel settings, if they are part of the configuration."""
-    own: Server | None = None
+    own: OwnServer | None = None
     """The user's own server, if its configuration is given."""
 
     @property

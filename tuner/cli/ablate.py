@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from tuner.app import provenance, results, turn
+from tuner.app import dry_run, provenance, results, turn
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
-from tuner.app.resume import reopen
-from tuner.app.session import STUDIES, open_bench
+from tuner.app.resume import check_same, reopen
+from tuner.app.session import STUDIES, open_bench, open_store
 from tuner.cli import options
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
@@ -19,6 +19,7 @@ from tuner.judge.results import StudyResult, evaluate
 from tuner.judge.taken_apart import ablation_data, ablation_lines
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate
+from tuner.record.changes import changes_of
 from tuner.stats.verdict import VerdictKind
 from tuner.words.terminal import say_fitted
 
@@ -36,6 +37,7 @@ Examples:
 @options.storage
 @click.option("--time", metavar="T", default="10m", help="Take about this time [10m].")
 @options.output
+@dry_run.option
 @provenance.option
 @turn.option
 def command(name: str, storage: str | None, time: str, as_json: bool, quiet: bool) -> None:
@@ -47,6 +49,9 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     """
     progress = TerminalProgress(quiet=quiet)
     limit_s = load_study(BASE_STUDY, {"time": time}).time_s
+    if dry_run.is_dry():
+        _rehearse(name, storage, progress, as_json=as_json)
+        return
     _, store, found = reopen(name, storage, progress, path="NAME")
     study = evaluate(store.record())
     _check_better(study)
@@ -68,6 +73,24 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     for line in ablation_lines(study):
         say_fitted(line)
     click.echo(f"report   {folder / 'report.html'}")
+
+
+def _rehearse(name: str, storage: str | None, progress: TerminalProgress, *, as_json: bool) -> None:
+    """Show which changes would be measured, and start nothing."""
+    study = evaluate(open_store(name, storage, writing=False).record())
+    record = study.record
+    provenance.confirm_measuring(record)
+    _check_better(study)
+    found = dry_run.prepared(load_study(BASE_STUDY, record.definition), progress)
+    check_same(found, record, "NAME")
+    assert study.candidate is not None  # noqa: S101 - a better one exists
+    known = record.configurations
+    winner = known[study.candidate]
+    both = {**dry_run.baselines(found), "winner": winner.configuration}
+    changes = changes_of(known[record.baseline], winner)
+    added = {"changes": ", ".join(change.name for change in changes)}
+    plan = dry_run.rehearse("ablate", found, both, searches=False, added=added)
+    dry_run.show([plan], as_json=as_json)
 
 
 def _as_data(study: StudyResult) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tuner.app import provenance, turn
+from tuner.app import dry_run, provenance, turn
 from tuner.app.bind import read_configuration
 from tuner.app.confirming import confirmed
 from tuner.app.preflight import Preflight, preflight
@@ -20,8 +20,8 @@ from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.cli.meet import Match, entries_of, meet, verdict_words
-from tuner.definition.study import BASE_STUDY, load_study
+from tuner.cli.meet import Match, entries_of, meet, rehearse_match, verdict_words
+from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store
@@ -60,6 +60,7 @@ Examples:
 @options.study
 @options.output
 @options.ci
+@dry_run.option
 @provenance.option
 @turn.option
 def command(
@@ -82,12 +83,16 @@ def command(
     tuned in its own space first, or `nginx:hand`, `caddy:FILE`. Servers get equal settings for
     everything that clients and operators would notice; the result lists these settings.
     """
+    dry_run.refuse_resume(resume=resume)
     entries = entries_of((baseline, candidate))
     arms = (baseline, candidate)
     if entries:
         if junit is not None:
             raise DefinitionError("applies to studies; for servers use --fail-if", path="--junit")
         match = Match(arms, options.overrides(given), study_file, limit=None, ladder=ladder)
+        if dry_run.is_dry():
+            rehearse_match("compare", match, as_json=as_json, quiet=quiet)
+            return
         record = meet(match, resume=resume, as_json=as_json, quiet=quiet)
         if verdict_words(record, entries[1].label) & set(fail_if):
             sys.exit(EXIT_FAIL_IF)
@@ -98,6 +103,12 @@ def command(
             path="--ladder",
         )
     progress = TerminalProgress(quiet=quiet)
+    if dry_run.is_dry():
+        found = dry_run.prepared(_defined(arms, study_file, given), progress)
+        both = {baseline: found.baseline, candidate: _other(candidate, found)}
+        plan = dry_run.rehearse("compare", found, both, searches=False)
+        dry_run.show([plan], as_json=as_json)
+        return
     open_ = _reopen if resume else _create
     found, other, store = open_(arms, study_file, given, progress)
     study = confirmed(
@@ -122,23 +133,38 @@ def _create(
     progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
     """Return the preflight, B's configuration and the record of a new comparison."""
-    baseline, candidate = arms
-    definition = load_study(
-        study_file or BASE_STUDY, {**options.overrides(given), "baseline": baseline}
-    )
-    definition = replace(definition, finalists=1, others=())
-    if given["name"] is None:
-        definition = replace(definition, name=free_name(f"compare-{definition.name}"))
+    definition = _defined(arms, study_file, given)
     turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
     found = preflight(definition)
-    other = read_configuration(candidate, found.space, definition.published)
+    other = _other(arms[1], found)
+    store = create_store(found, STUDIES / definition.name, asked=_asked(arms))
+    store.add_configuration(describe(found, other))
+    return found, other, store
+
+
+def _defined(
+    arms: tuple[str, str], study_file: str | None, given: Mapping[str, Any]
+) -> StudyDefinition:
+    """Return the definition of a new comparison."""
+    asked = {**options.overrides(given), "baseline": arms[0]}
+    definition = replace(load_study(study_file or BASE_STUDY, asked), finalists=1, others=())
+    if given["name"] is None:
+        definition = replace(definition, name=free_name(f"compare-{definition.name}"))
+    return definition
+
+
+def _other(candidate: str, found: Preflight) -> Configuration:
+    """Return B's configuration.
+
+    Raises:
+        DefinitionError: it is the same as A's.
+    """
+    other = read_configuration(candidate, found.space, found.definition.published)
     if other.digest == found.baseline.digest:
         raise DefinitionError(
             f"A and B are the same configuration ({other.digest}); there is nothing to compare"
         )
-    store = create_store(found, STUDIES / definition.name, asked=_asked(arms))
-    store.add_configuration(describe(found, other))
-    return found, other, store
+    return other
 
 
 def _reopen(

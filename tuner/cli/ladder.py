@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from tuner.app import provenance, turn
+from tuner.app import dry_run, provenance, turn
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.cli.meet import DEFAULT_LIMIT, Match, entries_of, meet
+from tuner.cli.meet import DEFAULT_LIMIT, Match, entries_of, meet, rehearse_match
 from tuner.errors import DefinitionError
 
 _EPILOG = """
@@ -32,6 +32,7 @@ Examples:
 @options.study
 @click.option("--resume", is_flag=True, help="Resume an interrupted ladder of these arms.")
 @options.output
+@dry_run.option
 @provenance.option
 @turn.option
 def command(
@@ -53,4 +54,8 @@ def command(
     if not entries_of(arms):
         raise DefinitionError(f"{arms[0]!r} names no server; write nginx:{arms[0]}", path="ARM")
     match = Match(arms, options.overrides(given), study_file, limit, ladder=True)
+    dry_run.refuse_resume(resume=resume)
+    if dry_run.is_dry():
+        rehearse_match("ladder", match, as_json=as_json, quiet=quiet)
+        return
     meet(match, resume=resume, as_json=as_json, quiet=quiet)

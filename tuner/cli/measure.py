@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tuner.app import turn
+from tuner.app import dry_run, turn
 from tuner.app.preflight import preflight
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
@@ -42,6 +42,7 @@ Examples:
 @options.study_file
 @options.study
 @options.output
+@dry_run.option
 @turn.option
 def command(
     configuration: str, study_file: str | None, as_json: bool, quiet: bool, **given: Any
@@ -58,6 +59,17 @@ def command(
         definition = load_study(study_file or BASE_STUDY, asked)
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"measure-{definition.name}"))
+    if dry_run.is_dry():
+        found = dry_run.prepared(definition, progress)
+        plan = dry_run.rehearse(
+            "measure",
+            found,
+            {configuration: found.baseline},
+            searches=False,
+            added={"time": f"one block of windows; results in {STUDIES / definition.name}/"},
+        )
+        dry_run.show([plan], as_json=as_json)
+        return
     turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
     found = preflight(definition)
     folder = STUDIES / definition.name

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from tuner.app import results
+from tuner.app import dry_run, results
 from tuner.app.contests import (
     SEARCH_SHARE,
     TOO_SHORT_S,
     Entry,
     Meeting,
     RunFolder,
+    configuration_of,
     hold,
     look,
     parse_entry,
@@ -98,8 +99,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     options = {**match.options, "seed": base.seed}
     match = replace(match, options=options)
     title = " against ".join(entry.label for entry in entries)
-    given = base.name if options.get("name") else ""
-    name = called or given or free_name("-".join(e.label for e in entries))
+    name = called or _name(entries, base, options)
     place = RunFolder(STUDIES / name, progress, match.as_dict(), resume=resume)
     rules = shipped_rules()
     take_turn(place.folder, base.inventory, progress)
@@ -150,6 +150,39 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     return record
 
 
+def rehearse_match(what: str, match: Match, *, as_json: bool, quiet: bool) -> None:
+    """Show what a comparison of servers would measure, and start nothing.
+
+    An arm that would be tuned first is asked in the configuration from which its search starts.
+
+    Raises:
+        DefinitionError, HostError: as ``meet``; or a request is not answered as expected.
+    """
+    entries = entries_of(match.arms)
+    servers = tuple(dict.fromkeys(entry.server for entry in entries))
+    base = load_study(match.study_file or BASE_STUDY, {**match.options, "server": servers[0]})
+    _limit(match.limit or base.slo or DEFAULT_LIMIT)
+    dry_run.take_cores(base.inventory, TerminalProgress(quiet=quiet))
+    name = _name(entries, base, match.options)
+    found = _look_at(servers, base, {**match.options, "seed": base.seed}, name)
+    rules = shipped_rules()
+    added = {"time": f"{duration(base.time_s)} for all; results in {STUDIES / name}/"}
+    plans = []
+    for server in servers:
+        arms = [entry for entry in entries if entry.server == server]
+        seen = found[server]
+        asked = {entry.label: configuration_of(entry, seen, rules) for entry in arms}
+        tuned = any(entry.kind == TUNED for entry in arms)
+        plans.append(dry_run.rehearse(what, seen, asked, searches=tuned, added=added))
+    dry_run.show(plans, as_json=as_json)
+
+
+def _name(entries: Sequence[Entry], base: StudyDefinition, options: Mapping[str, object]) -> str:
+    """Return the name of a new comparison."""
+    given = base.name if options.get("name") else ""
+    return given or free_name("-".join(entry.label for entry in entries))
+
+
 def _resumed(match: Match) -> tuple[str, Match]:
     """Return the name and options of the contest to resume: the named one, or the newest.
 
@@ -191,7 +224,14 @@ def _look_at(
         "time": str(base.time_s),
     }
     return {
-        server: look(server, workload, common, space=None, name=name, watch=place == 0)
+        server: look(
+            server,
+            workload,
+            common,
+            space=None,
+            name=name,
+            watch=place == 0 and not dry_run.is_dry(),
+        )
         for place, server in enumerate(servers)
     }
 

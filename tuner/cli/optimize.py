@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tuner.app import provenance, results, turn
+from tuner.app import dry_run, provenance, results, turn
 from tuner.app.announce import announce, announce_installed
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
@@ -39,6 +39,7 @@ Examples:
   tuner optimize --baseline distro --baseline stock --baseline hand --time 30m
   tuner optimize --inventory hosts.yml --time 30m
   tuner optimize --inventory hosts.yml --in-place restarts-my-service --workload shop.yaml
+  tuner optimize --config /etc/nginx/nginx.conf --dry-run
   tuner optimize --resume --name proxy
 """
 
@@ -54,6 +55,7 @@ Examples:
 @click.option("--resume", is_flag=True, help="Resume an interrupted study.")
 @options.output
 @options.ci
+@dry_run.option
 @provenance.option
 @turn.option
 def command(
@@ -72,6 +74,7 @@ def command(
     or inconclusive), a report, and the recommended configuration.
     """
     progress = TerminalProgress(quiet=quiet)
+    dry_run.refuse_resume(resume=resume)
     if resume:
         definition, store, found = _resume({"study": study_file, **given}, progress)
     else:
@@ -80,6 +83,13 @@ def command(
         definition = load_study(study_file or unnamed, options.overrides(given))
         if given["name"] is None:
             definition = replace(definition, name=free_name(definition.name))
+        if dry_run.is_dry():
+            found = dry_run.prepared(definition, progress)
+            if not quiet:
+                announce_installed(definition)
+            plan = dry_run.rehearse("optimize", found, dry_run.baselines(found))
+            dry_run.show([plan], as_json=as_json)
+            return
         turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
         if not quiet:
             announce_installed(definition)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tuner.app import provenance, turn
+from tuner.app import dry_run, provenance, turn
 from tuner.app.confirming import confirmed
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
@@ -19,7 +19,7 @@ from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import BASE_STUDY, load_study
+from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import Original
@@ -50,6 +50,7 @@ Examples:
 )
 @options.output
 @options.ci
+@dry_run.option
 @provenance.option
 @turn.option
 def command(
@@ -72,6 +73,14 @@ def command(
     or "contradicts" (the opposite is shown).
     """
     progress = TerminalProgress(quiet=quiet)
+    dry_run.refuse_resume(resume=resume)
+    if dry_run.is_dry():
+        first, definition = _defined(name, storage, as_name, given)
+        found = dry_run.prepared(definition, progress)
+        both = {**dry_run.baselines(found), "winner": _winner(first, found)}
+        plan = dry_run.rehearse("replicate", found, both, searches=False)
+        dry_run.show([plan], as_json=as_json)
+        return
     if resume:
         found, candidate, store = _reopen(name, as_name, given, progress)
     else:
@@ -103,34 +112,52 @@ def _create(
     Raises:
         DefinitionError: the study has no confirmation, or this host cannot replicate it.
     """
-    first = evaluate(open_store(name, storage, writing=False).record())
+    first, definition = _defined(name, storage, as_name, given)
     original = _original(first)
+    turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
+    found = preflight(definition)
+    candidate = _winner(first, found)
+    store = create_store(found, STUDIES / definition.name, asked=_asked(name))
+    store.set_original(original)
+    store.add_configuration(describe(found, candidate))
+    return found, candidate, store
+
+
+def _defined(
+    name: str, storage: str | None, as_name: str | None, given: Mapping[str, Any]
+) -> tuple[StudyResult, StudyDefinition]:
+    """Return the original study, and the definition of its replication.
+
+    Raises:
+        DefinitionError: the study has no confirmation, or the user does not accept its origin.
+    """
+    first = evaluate(open_store(name, storage, writing=False).record())
+    _original(first)
     provenance.confirm_measuring(first.record)
     definition = load_study(
         BASE_STUDY,
         {**first.record.definition, **options.overrides(given), "storage": None, "seed": None},
     )
-    definition = replace(
-        definition, name=as_name or free_name(f"{name}-replica"), finalists=1, others=()
-    )
-    turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
-    found = preflight(definition)
-    same = (found.baseline.digest, found.server.name) == (
-        first.record.baseline,
-        first.record.server.name,
-    )
+    called = as_name or free_name(f"{name}-replica")
+    return first, replace(definition, name=called, finalists=1, others=())
+
+
+def _winner(first: StudyResult, found: Preflight) -> Configuration:
+    """Return the winner of a confirmed study.
+
+    Raises:
+        DefinitionError: the baseline differs on this host.
+    """
+    record = first.record
+    same = (found.baseline.digest, found.server.name) == (record.baseline, record.server.name)
     if not same:
         raise DefinitionError(
-            f"the baseline of {name!r} was {first.record.baseline}, but is"
+            f"the baseline of {record.name!r} was {record.baseline}, but is"
             f" {found.baseline.digest} here; use the same server version and space",
-            path=name,
+            path=record.name,
         )
     assert first.candidate is not None  # noqa: S101 - a confirmed study has one
-    candidate = first.record.configurations[first.candidate].configuration
-    store = create_store(found, STUDIES / definition.name, asked=_asked(name))
-    store.set_original(original)
-    store.add_configuration(describe(found, candidate))
-    return found, candidate, store
+    return record.configurations[first.candidate].configuration
 
 
 def _reopen(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from tuner.app import provenance, results, turn
+from tuner.app import dry_run, provenance, results, turn
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
 from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
@@ -15,9 +15,9 @@ from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.alike import AlignmentRule, merged, shipped_rules
+from tuner.definition.alike import AlignmentRule, equalise, merged, shipped_rules
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
-from tuner.definition.published import has_configuration
+from tuner.definition.published import has_configuration, load_configuration
 from tuner.definition.study import FORMER_SEED, draw_seed
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
@@ -75,6 +75,7 @@ Examples:
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted run [the newest one].")
 @options.output
+@dry_run.option
 @provenance.option
 @turn.option
 def command(
@@ -97,6 +98,7 @@ def command(
     experiment defines one, on a ladder of rates. The report includes the published figures.
     """
     progress = TerminalProgress(quiet=quiet)
+    dry_run.refuse_resume(resume=resume)
     asked = _Asked(name, server, time, only, seed, stalls)
     if resume:
         called, asked = _resumed(asked, called)
@@ -110,7 +112,10 @@ def command(
     cases = _cases(experiment, asked.only)
     called = called or free_name(experiment.name)
     place = RunFolder(STUDIES / called, progress, asked.as_dict(), resume=resume)
-    turn.take_turn(place.folder, None, progress)
+    if dry_run.is_dry():
+        dry_run.take_cores(None, progress)
+    else:
+        turn.take_turn(place.folder, None, progress)
     progress.note(f"{experiment.summary}; results in {place.folder}/")
     progress.note(
         f"{duration(experiment.time_s)} for {counted(len(cases), 'case')}, or longer if the last"
@@ -125,6 +130,10 @@ def command(
         "stalls": asked.stalls or experiment.stalls,
     }
     run = _Run(experiment, rules, called, place, wanted)
+    if dry_run.is_dry():
+        plans = [plan for case in cases for plan in run.rehearsed(case, servers)]
+        dry_run.show(plans, as_json=as_json)
+        return
     resume_with = f"tuner run {asked.name} --resume --name {called}"
     with results.kept(None, place.folder, progress, resume_with):
         tuned = run.search(servers)
@@ -208,6 +217,29 @@ class _Run:
         cpus = local.facts().cpus
         cores = split_cores(cpus, backend=load_workload(case.workload).backend is not None)
         return scaled_workload(self.experiment, case, len(cores.server))
+
+    def rehearsed(self, case: Case, servers: Sequence[str]) -> list[dry_run.Rehearsal]:
+        """Return what the run would measure in a case, for each server."""
+        plans = []
+        time_s = self.experiment.time_s
+        added = {"time": f"{duration(time_s)} for all; results in {self.place.folder}/"}
+        for server, seen in self.look(case, servers, watch=False).items():
+            definition = replace(seen.definition, rate_per_s=case.rate_per_s, time_s=time_s)
+            found = replace(seen, definition=definition)
+            kinds = [STOCK]
+            if has_configuration(self.experiment.name, server):
+                kinds.append(PUBLISHED)
+            asked = {
+                kind: equalise(self._given(kind, found), found.space, self.rules) for kind in kinds
+            }
+            tuned = case.name == self.experiment.tune and server in self.experiment.tuned
+            plans.append(dry_run.rehearse("run", found, asked, searches=tuned, added=added))
+        return plans
+
+    def _given(self, kind: str, found: Preflight) -> Configuration:
+        if kind == PUBLISHED:
+            return load_configuration(self.experiment.name, found.space)[0]
+        return found.baseline
 
     def search(self, servers: Sequence[str]) -> tuple[dict[str, Configuration], dict[str, str]]:
         """Return the tuned configuration of each server, and the studies that found them."""

@@ -10,7 +10,7 @@ from tuner.own.bound import BoundSpace
 from tuner.own.service import Socket
 from tuner.servers.server import Server
 from tuner.space.space import Space
-from tuner.workload.workload import Workload
+from tuner.workload.workload import Request, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,15 @@ class OwnServer(Server, Protocol):
     @property
     def bound(self) -> BoundSpace:
         """The space with the user's values."""
+        ...
+
+    @property
+    def site(self) -> str:
+        """The tuned site of the configuration, with its file and line."""
+        ...
+
+    def answering(self, request: Request) -> str:
+        """Return the part of the configuration that answers a request, with its file and line."""
         ...
 
 

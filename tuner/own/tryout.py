@@ -8,37 +8,24 @@ for the backend. Nothing is known where it cannot run or answer; the study's own
 from __future__ import annotations
 
 import contextlib
-import http.client
-import os
-import signal
-import socket
-import ssl
-import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tuner.hosts.access import is_enterable
-from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.paths import temporary
-from tuner.servers.ground import TargetGround
+from tuner.servers.moment import FAILURES, MakeSpec, ask, free_port, running
 from tuner.servers.trial import trial_ground
 from tuner.workload.site import content
 from tuner.workload.workload import Backend, Request, Workload
 
 _MOST_REQUESTS = 8
 _PATIENCE_S = 2.0
-_CLOSED = 444
-"""Nginx's code for a connection that is closed without an answer; also Caddy's ``abort``."""
 _STEP_S = 0.005
 _OK = 200
-
-MakeSpec = Callable[[TargetGround, int], InstanceSpec]
-"""Returns the instance of the baseline on a ground and a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,41 +73,22 @@ def wrong_answer(
         if workload.backend is not None:
             address = stack.enter_context(_backend(workload.backend))
             ground = replace(ground, upstreams=(address,))
-        port = _free_port()
+        port = free_port()
         spec = make(ground, port)
         try:
-            stack.enter_context(_running(spec))
+            stack.enter_context(running(spec, _PATIENCE_S))
             wrong = _first_wrong(asked, port, tls=workload.wire.tls is not None)
             return wrong and replace(wrong, reason=reason_of(_text(Path(spec.error_log))))
-        except (OSError, http.client.HTTPException, subprocess.SubprocessError):
+        except FAILURES:
             return None
 
 
 def _first_wrong(asked: Sequence[Request], port: int, *, tls: bool) -> WrongAnswer | None:
     for request in asked:
-        status = _status(request, port, tls=tls)
+        status = ask(request, port, _PATIENCE_S, tls=tls).status
         if status != request.expect_status:
-            return WrongAnswer(request, status, "")
+            return WrongAnswer(request, status or 0, "")
     return None
-
-
-def _status(request: Request, port: int, *, tls: bool) -> int:
-    # The lab's own certificate, made a moment ago.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    made = (
-        http.client.HTTPSConnection("127.0.0.1", port, timeout=_PATIENCE_S, context=context)
-        if tls
-        else http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
-    )
-    with contextlib.closing(made) as connection:
-        headers = dict(request.headers)
-        connection.request(request.method, request.path, request.body or None, headers)
-        try:
-            return connection.getresponse().status
-        except http.client.RemoteDisconnected:
-            return _CLOSED
 
 
 def _text(log: Path) -> str:
@@ -138,49 +106,6 @@ def _write_site(workload: Workload, asked: Sequence[Request], folder: Path) -> N
             place = folder / file.path.removeprefix("/")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content(file))
-
-
-@contextlib.contextmanager
-def _running(spec: InstanceSpec) -> Iterator[None]:
-    """Start an instance, and stop it at the end."""
-    directory = Path(spec.directory)
-    for name in spec.folders:
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    for name, text in spec.files.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text(text, encoding="utf-8")
-    variables = (f"{name}={value}" for name, value in spec.environment.items())
-    try:
-        subprocess.run(
-            ("env", *variables, *spec.start),
-            cwd=directory,
-            check=True,
-            # A pipe would end only with the server, which keeps it open.
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE_S,
-        )
-        yield
-    finally:
-        _stop(Path(spec.pid_file))
-
-
-def _stop(pid_file: Path) -> None:
-    """Stop a server that may have started, and wait for its end; it has another parent."""
-    try:
-        pid = int(pid_file.read_text(encoding="ascii"))
-        os.kill(pid, signal.SIGTERM)
-    except (OSError, ValueError):
-        return
-    until = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < until:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-        except OSError:
-            return
-        if state.rpartition(")")[2].split()[0] == "Z":
-            return
-        time.sleep(_STEP_S)
 
 
 @contextlib.contextmanager
@@ -220,9 +145,3 @@ def _backend(backend: Backend) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

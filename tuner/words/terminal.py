@@ -103,15 +103,21 @@ def output_width() -> float:
     return shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else math.inf
 
 
-def fitted(line: str, width: float) -> list[str]:
-    """Return a line, wrapped if it is longer than ``width`` columns."""
+def fitted(line: str, width: float, further: int | None = None) -> list[str]:
+    """Return a line, wrapped if it is longer than ``width`` columns.
+
+    Args:
+        line: the text.
+        width: columns that it may have.
+        further: indentation of each further line; by default two columns more than the first.
+    """
     if len(line) <= width:
         return [line]
     depth = len(line) - len(line.lstrip())
     return textwrap.wrap(
         line,
         max(_LEAST_COLUMNS, int(width)),
-        subsequent_indent=" " * (depth + 2),
+        subsequent_indent=" " * (depth + 2 if further is None else further),
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -13,7 +13,7 @@ from tuner.errors import DefinitionError
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
-from tuner.own.caddy.caddyfile import inlined, unmatched, unset
+from tuner.own.caddy.caddyfile import at, inlined, unmatched, unset
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
 from tuner.own.caddy.lab import CaddyLabConfiguration, CaddyLabSlot, carry
 from tuner.own.caddy.origin import (
@@ -26,7 +26,7 @@ from tuner.own.caddy.origin import (
     refused,
 )
 from tuner.own.caddy.origin import read as read_origin
-from tuner.own.caddy.serving import CaddyServing, Needs, serving
+from tuner.own.caddy.serving import CaddyServing, Needs, answering, serving
 from tuner.own.caddy.table import bind, changes
 from tuner.own.caddy.tree import Json, JsonPath, look, written
 from tuner.own.home import Home
@@ -36,6 +36,7 @@ from tuner.own.server import OwnOptions
 from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.own.tryout import wrong_answer
 from tuner.paths import temporary
+from tuner.reading.caddyfile_text import parse
 from tuner.render.render import EXPORT, Placement, environment_of
 from tuner.servers import caddy
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, TargetGround
@@ -44,7 +45,7 @@ from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.workload.wire import Tls, Wire
-from tuner.workload.workload import Workload
+from tuner.workload.workload import Request, Workload
 
 _PORT = 18_080
 """Port for ``caddy validate``, which opens no socket."""
@@ -115,6 +116,25 @@ class OwnCaddy(OfKind):
     def file_name(self) -> str:
         """Implement ``Server``."""
         return caddy.JSON_FILE if self.own.origin.is_json else caddy.file_name
+
+    @property
+    def site(self) -> str:
+        """Implement ``OwnServer``."""
+        return f"{self.own.serving.words} ({self.own.origin.file})"
+
+    def answering(self, request: Request) -> str:
+        """Implement ``OwnServer``."""
+        own = self.own
+        needs = own.needs or Needs(own.workload, either=True)
+        place = answering(own.origin.config, own.serving, needs, request)
+        if place is None:
+            return self.site
+        anchor = own.origin.anchors.get(place)
+        if anchor is None:
+            return f"{written(place)} ({own.origin.file})"
+        file, spot = anchor
+        line = at(parse(own.origin.texts[file]), spot)
+        return f"{line.name} ({file}:{line.number})"
 
     def instance(
         self,

@@ -14,7 +14,7 @@ from tuner.own.caddy.origin import SERVERS
 from tuner.own.caddy.tree import Json, JsonPath, look, walk
 from tuner.own.ways_out import ways_out
 from tuner.workload.below import moved_below
-from tuner.workload.workload import Workload, load_workload
+from tuner.workload.workload import Request, Workload, load_workload
 
 _ANYWHERE = "/app/"
 """A path for a site without conditions on paths."""
@@ -180,6 +180,17 @@ def _followed(
     config: Json, sites: Sequence[_Site], needs: Needs
 ) -> Iterator[CaddyServing | _Unserved]:
     return (_follow(config, place, host, needs) for place, host in sites)
+
+
+def answering(config: Json, found: CaddyServing, needs: Needs, request: Request) -> JsonPath | None:
+    """Return the place of the handler that answers a request of the workload; None if unknown."""
+    alone = replace(needs, workload=replace(needs.workload, requests=(request,)))
+    served = _follow(config, found.server, found.host, alone)
+    if isinstance(served, _Unserved):
+        return None
+    files = tuple(each.place for each in served.passed.files)
+    places = files if needs.workload.backend is None else served.passed.proxies
+    return (places or served.passed.proxies or (None,))[-1]
 
 
 def _follow(config: Json, server: JsonPath, host: str, needs: Needs) -> CaddyServing | _Unserved:

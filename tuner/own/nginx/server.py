@@ -17,8 +17,8 @@ from tuner.own.nginx.answerable import Answering, Content
 from tuner.own.nginx.edits import Edit, change_texts, change_tree
 from tuner.own.nginx.gaps import NginxGaps, more_gaps, of_tls
 from tuner.own.nginx.lab import NginxLabConfiguration, carry
-from tuner.own.nginx.locations import effective, turns_away
-from tuner.own.nginx.serving import NginxServing, serving
+from tuner.own.nginx.locations import effective, route, turns_away
+from tuner.own.nginx.serving import NginxServing, names, serving
 from tuner.own.nginx.slot import NginxLabSlot
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
@@ -34,7 +34,7 @@ from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.workload.wire import Tls, Wire
-from tuner.workload.workload import Workload
+from tuner.workload.workload import Request, Workload
 
 _PORT = 18_080
 """Port for ``nginx -t``, which accepts a used one."""
@@ -123,6 +123,17 @@ class OwnNginx(OfKind):
     def file_name(self) -> str:
         """Implement ``Server``."""
         return nginx.file_name
+
+    @property
+    def site(self) -> str:
+        """Implement ``OwnServer``."""
+        return _located(self.own.serving.server, *names(self.own.serving.server))
+
+    def answering(self, request: Request) -> str:
+        """Implement ``OwnServer``."""
+        server, proxied = self.own.serving.server, self.own.workload.backend is not None
+        chain = (server, *route(server, request.path.partition("?")[0], proxied=proxied))
+        return self.site if len(chain) == 1 else _located(chain[-1])
 
     def instance(
         self,
@@ -289,6 +300,11 @@ def _last_error(log: str) -> str:
     lines = [line for line in log.splitlines() if "[error]" in line]
     said = [line.partition("*")[2].partition(" ")[2] for line in lines]
     return said[-1].partition(", client: ")[0] if said else ""
+
+
+def _located(block: Directive, *more: str) -> str:
+    """Return a block's head with its place: ``location /api/ (/etc/nginx/nginx.conf:12)``."""
+    return f"{' '.join((block.name, *block.args, *more))} ({block.where})"
 
 
 def _notes(made: OwnNginx, carried: NginxLabConfiguration) -> tuple[str, ...]:
