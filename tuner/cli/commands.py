@@ -13,6 +13,7 @@ import click
 from tuner import __version__
 
 _COMMANDS = {
+    "init": "Ask four questions and write a study.",
     "optimize": "Search for a better configuration and prove whether it is one.",
     "compare": "Compare two configurations or servers under a frozen protocol.",
     "ablate": "Find the changes of a winner that matter.",

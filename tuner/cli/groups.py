@@ -9,7 +9,7 @@ import click
 OTHERS = "Output and more"
 GROUPS: Mapping[str, Sequence[str]] = {
     "Most used": (
-        *("server", "objective", "workload", "config", "server_name"),
+        *("server", "objective", "workload", "config", "access_log", "server_name"),
         *("time", "rate", "name", "resume", "inventory"),
     ),
     "Goals": ("slo", "constraint", "margin", "choose", "limit", "fail_if"),

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import gc
 import os
 from array import array
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import cast
 
 import click
 import numpy as np
 
-from tuner.app.log_files import log_lines, log_name
+from tuner.app.log_workload import read_logs, write_private
 from tuner.app.printing import print_json
 from tuner.app.writing import writing
 from tuner.errors import DefinitionError
-from tuner.reading.access_log import LogReader
-from tuner.reading.log_notation import LineFormat, given_format
+from tuner.reading.log_notation import given_format
 from tuner.reading.log_tally import LogTally
 from tuner.reading.redaction import redaction_summary
 from tuner.workload.arrivals import Profile, Recorded
@@ -36,7 +31,6 @@ Examples:
   tuner workload show shop.yaml
   tuner optimize --workload shop.yaml
 """
-_MOST_BAD = 0.5
 
 
 @click.group(epilog=_EPILOG)
@@ -129,16 +123,15 @@ def from_log(
     if plot is not None and plot.suffix not in {".svg", ".png"}:
         raise DefinitionError(f"{plot} ends with neither .svg nor .png", path="--plot")
     written = None if line_format is None else given_format(line_format)
-    tally = LogTally(keep_query=keep_query)
     arrived = array("d") if instants is not None else None
-    used: dict[str, None] = {}
-    for path in logs:
-        reader = _reader(path, written, config)
-        with _without_cycles():
-            _read(tally, path, reader, arrived, quiet=quiet)
-        if not tally.good or tally.bad > _MOST_BAD * (tally.good + tally.bad):
-            raise _refused(tally, reader, path)
-        used |= dict.fromkeys(reader.used)
+    tally, used = read_logs(
+        logs,
+        written=written,
+        config=config,
+        keep_query=keep_query,
+        arrived=arrived,
+        say=None if quiet else lambda line: click.echo(line, err=True),
+    )
     profile = fitted(tally.arrivals) if arrival == "fitted" else None
     mix = make_mix(
         tally,
@@ -156,7 +149,7 @@ def from_log(
         click.echo(mix.text, nl=False)
     else:
         with writing(output, "name another file with --output"):
-            _write(output, [mix.text])
+            write_private(output, [mix.text])
     if instants is not None:
         with writing(instants, "name another file with --instants"):
             _write_instants(instants, arrived or array("d"))
@@ -190,64 +183,13 @@ def show(name: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def _reader(path: Path, written: LineFormat | None, config: Path | None) -> LogReader:
-    """Return the reader of one log."""
-    if written is not None:
-        return LogReader([written], only=True)
-    if config is None:
-        return LogReader()
-    from tuner.app.log_formats import configured_formats
-
-    return LogReader(configured_formats(config, path))
-
-
-@contextlib.contextmanager
-def _without_cycles() -> Iterator[None]:
-    """Look for no reference cycles meanwhile: a log's lines are many objects and no cycles."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _read(
-    tally: LogTally, path: Path, reader: LogReader, arrived: array[float] | None, *, quiet: bool
-) -> None:
-    """Count the lines of a log; add the times of arrival if they are kept."""
-    lines = log_lines(path, None if quiet else lambda line: click.echo(line, err=True))
-    entries = tally.add(lines, log_name(path), reader)
-    if arrived is None:
-        collections.deque(entries, maxlen=0)
-    else:
-        arrived.extend(entry.unix_s for entry in entries)
-
-
 def _write_instants(path: Path, arrived: array[float]) -> None:
     """Write seconds since the first request; spread requests within each of a log's seconds."""
     moments = np.sort(np.asarray(arrived))
     if len(moments) and (moments == np.floor(moments)).all():
         moments = np.sort(moments + np.random.default_rng(1).random(len(moments)))
     first = moments[0] if len(moments) else 0
-    _write(path, (f"{moment:.6f}\n" for moment in moments - first))
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write a file that only its owner can read, because a log is personal data."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, 0o600)
-        file.writelines(lines)
-
-
-def _refused(tally: LogTally, reader: LogReader, path: Path) -> DefinitionError:
-    where = "; ".join(f"{file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines)
-    shown = f"\n{reader.refusal(tally.first_bad)}" if tally.first_bad else ""
-    return DefinitionError(
-        f"{tally.bad} of {tally.good + tally.bad} lines are not requests:"
-        f" {where or 'no lines'}{shown}",
-        path=log_name(path),
-    )
+    write_private(path, (f"{moment:.6f}\n" for moment in moments - first))
 
 
 def _arrival_line(
