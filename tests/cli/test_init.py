@@ -84,6 +84,19 @@ def test_a_log_becomes_the_workload_that_the_configuration_serves(
     assert Path("shop-workload.yaml").stat().st_mode & 0o077 == 0, "a log is personal data"
 
 
+def test_a_log_that_nothing_can_serve_is_refused_with_a_way_out(tuner: Tuner, config: Path) -> None:
+    """The lab answers with files or with a backend, and this server needs both."""
+    both = "location / { proxy_pass http://127.0.0.1:3000; } location /img/ { root /srv; }"
+    config.write_text(SHOP.replace("location / { proxy_pass http://127.0.0.1:3000; }", both))
+    Path("access.log").write_text(f"{line('GET', '/api/x')}\n{line('GET', '/img/a.png')}\n")
+    options = ("--server", "nginx", "--config", str(config), "--objective", "p99")
+    done = tuner("init", *options, "--access-log", "access.log")
+    assert done.code == 2
+    assert done.err.startswith(f"tuner: {config}:")
+    assert done.err.endswith("; or leave out the log: --access-log none\n")
+    assert tuner("init", *options, "--access-log", "none").code == 0
+
+
 def test_a_file_is_replaced_only_after_a_yes(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a terminal, without one, and with ``--yes``."""
     given = ("init", *OPTIONS, "--config", "none", "--output", "mine.yaml")

@@ -236,7 +236,8 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
     [
         ("tme: 5m", "s.yaml:1: unknown key 'tme'; did you mean 'time'?"),
         ("time: soon", "s.yaml:1: time: expected a duration such as 90s or 10m, found 'soon'"),
-        ("time: 0s", "s.yaml:1: time: 0 s is out of range"),
+        ("time: 0s", "s.yaml:1: time: 0 s is out of range; allowed: 1 s to 720 h"),
+        ("rate: 1e9", "rate: 1,000,000,000 is out of range; allowed: 1 to 10,000,000"),
         (
             "objective: p100",
             "objective: unknown objective 'p100'; allowed: a percentile such as p50",

@@ -123,10 +123,8 @@ def test_a_running_server_names_its_own_file_first(machine: Path) -> None:
         ("nginx -t -c {main}", "mnt:[1]"),
     ],
 )
-def test_labs_containers_and_checks_are_left_out(
-    machine: Path, command: str, namespace: str
-) -> None:
-    """The files of a container are not those of this machine, and a lab is nobody's server."""
+def test_only_servers_of_this_machine_count(machine: Path, command: str, namespace: str) -> None:
+    """Neither labs and containers, whose files are elsewhere, nor a validation."""
     main = configured(machine / "srv")
     running(machine, "nginx", command.format(folder=main.parent, main=main), namespace)
     assert installed(machine / "proc") == ()

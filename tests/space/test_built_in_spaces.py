@@ -8,6 +8,7 @@ import random
 import pytest
 
 from tests.spaces import load_space
+from tuner.servers import caddy
 from tuner.space.space import BASELINES, Space, spaces
 from tuner.testing.draw import draw_configuration
 
@@ -27,6 +28,15 @@ def bind(name: str, version: tuple[int, ...] = (1, 22, 1), cores: int = 4) -> Sp
 def trades(space: Space) -> list[str]:
     """Return names that ``--allow`` takes."""
     return [parameter.name for parameter in space.parameters if parameter.trades]
+
+
+@pytest.mark.parametrize("name", ["caddy/static", "caddy/proxy"])
+def test_the_environment_of_a_process_needs_a_restart(name: str) -> None:
+    """A reload keeps the process, and with it the environment that it was started with."""
+    applied = {parameter.name: parameter.apply for parameter in bind(name).parameters}
+    assert {each for each, how in applied.items() if how == "restart"} == set(
+        caddy.syntax.environment
+    )
 
 
 def test_what_the_static_space_searches() -> None:

@@ -9,7 +9,7 @@ from tuner.app import own_server
 from tuner.app.resolve import Resolved
 from tuner.definition.published import carried_over
 from tuner.definition.study import PUBLISHED, StudyDefinition
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.own.server import OwnServer
 from tuner.space.configuration import Configuration
 from tuner.space.facts import SpaceFacts, space_facts
@@ -103,6 +103,11 @@ def read_configuration(name_or_path: str, space: Space, published: str = "") -> 
                 "the study names no published configuration; add its file as 'published'"
             )
         return carried_over(Path(published), space)[0]
+    if not (name_or_path.endswith((".yaml", ".yml")) or Path(name_or_path).exists()):
+        raise DefinitionError(
+            f"{quoted(name_or_path)} is not allowed; allowed: {', '.join(BASELINES)}, FILE.yaml",
+            path="--baseline",
+        )
     return space.read_configuration(name_or_path)
 
 

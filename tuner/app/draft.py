@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from tuner.app.dry_run import Rehearsal, baselines, prepared, rehearse
+from tuner.app.dry_run import Rehearsal, baselines, rehearse, take_cores
 from tuner.app.log_formats import configured_formats
 from tuner.app.log_workload import read_logs, write_private
+from tuner.app.preflight import preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing
 from tuner.definition.study import BASE_STUDY, load_study
@@ -147,14 +148,22 @@ def draft(answers: Answers, progress: TerminalProgress, say: Say | None) -> Draf
         DefinitionError, HostError: the study could not run, as its preflight says.
     """
     _check(answers)
+    take_cores(None, progress)
     problem: DefinitionError | None = None
     for workload, mix in _workloads(answers, say):
         text = _text(answers, workload)
         try:
-            return Draft(answers, text, mix, _rehearsed(answers, text, mix, progress))
+            return Draft(answers, text, mix, _rehearsed(answers, text, mix))
         except DefinitionError as error:
             problem = problem or error
-    raise problem or DefinitionError("no workload fits", path="--access-log")
+    assert problem is not None  # noqa: S101 - every answer has a workload to try
+    if answers.access_log == NONE:
+        raise problem
+    raise DefinitionError(
+        f"{problem.message}; or leave out the log: --access-log {NONE}",
+        path=problem.path,
+        line=problem.line,
+    )
 
 
 def _check(answers: Answers) -> None:
@@ -225,9 +234,7 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) and _PLAIN.fullmatch(value) else json.dumps(value)
 
 
-def _rehearsed(
-    answers: Answers, text: str, mix: Mix | None, progress: TerminalProgress
-) -> Rehearsal:
+def _rehearsed(answers: Answers, text: str, mix: Mix | None) -> Rehearsal:
     """Return what the study would measure, read from its files in a temporary folder."""
     with temporary("init") as name:
         study = Path(name) / answers.output.name
@@ -235,7 +242,7 @@ def _rehearsed(
         if mix is not None:
             write_private(study.with_name(answers.workload.name), [mix.text])
         try:
-            found = prepared(load_study(study), progress)
+            found = preflight(load_study(study), watch=False)
             return rehearse("optimize", found, baselines(found))
         except DefinitionError as error:
             raise _at_home(error, name, answers.output.parent) from error

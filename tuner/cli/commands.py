@@ -89,6 +89,8 @@ def resume_command(words: Sequence[str]) -> str:
     Args:
         words: arguments of the command line.
     """
+    if "--dry-run" in words:
+        return ""
     name = next((word for word in words if word in _COMMANDS), "")
     command = cli.get_command(click.Context(cli), name)
     if name in _RESUMED_BY_SAME_COMMAND:

@@ -22,7 +22,7 @@ from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
 from tuner.cli.meet import Match, entries_of, meet, rehearse_match, verdict_words
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
-from tuner.errors import EXIT_FAIL_IF, DefinitionError
+from tuner.errors import EXIT_FAIL_IF, DefinitionError, named
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store
 
@@ -147,7 +147,9 @@ def _defined(
 ) -> StudyDefinition:
     """Return the definition of a new comparison."""
     asked = {**options.overrides(given), "baseline": arms[0]}
-    definition = replace(load_study(study_file or BASE_STUDY, asked), finalists=1, others=())
+    with named("--baseline", "A"):
+        definition = load_study(study_file or BASE_STUDY, asked)
+    definition = replace(definition, finalists=1, others=())
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"compare-{definition.name}"))
     return definition
@@ -159,7 +161,8 @@ def _other(candidate: str, found: Preflight) -> Configuration:
     Raises:
         DefinitionError: it is the same as A's.
     """
-    other = read_configuration(candidate, found.space, found.definition.published)
+    with named("--baseline", "B"):
+        other = read_configuration(candidate, found.space, found.definition.published)
     if other.digest == found.baseline.digest:
         raise DefinitionError(
             f"A and B are the same configuration ({other.digest}); there is nothing to compare"
@@ -183,7 +186,7 @@ def _reopen(
     others = options.overrides({"study": study_file, **given, "name": None, "storage": None})
     if others:
         raise DefinitionError(
-            f"a resumed comparison keeps its definition; leave out --{', --'.join(others)}",
+            f"a resumed comparison keeps its definition; leave out {options.given(others)}",
             path="--resume",
         )
     name, storage = given["name"], given["storage"]

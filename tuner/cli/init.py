@@ -228,8 +228,9 @@ def _absolute(more: dict[str, object]) -> dict[str, object]:
     made = dict(more)
     if "env_file" in made:
         made["env_file"] = str(Path(str(made["env_file"])).absolute())
-    if isinstance(made.get("prefix"), list):
-        pairs = (str(each).partition("=") for each in made["prefix"])
+    copies = made.get("prefix")
+    if isinstance(copies, list):
+        pairs = (str(each).partition("=") for each in copies)
         made["prefix"] = [f"{path}={Path(copy).absolute()}" for path, _, copy in pairs]
     return made
 

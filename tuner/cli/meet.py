@@ -23,6 +23,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
 from tuner.app.turn import take_turn
+from tuner.cli.options import given as as_given
 from tuner.definition.alike import shipped_rules
 from tuner.definition.study import BASE_STUDY, FORMER_SEED, StudyDefinition, load_study
 from tuner.errors import DefinitionError, HostError, named
@@ -96,6 +97,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
         {**match.options, "server": servers[0]},
         seed=FORMER_SEED if resume else None,
     )
+    limit = _limit(match.limit or base.slo or DEFAULT_LIMIT)
     options = {**match.options, "seed": base.seed}
     match = replace(match, options=options)
     title = " against ".join(entry.label for entry in entries)
@@ -138,7 +140,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
                 tuned=tuned,
                 origins=origins,
                 rules=rules,
-                limit=_limit(match.limit or base.slo or DEFAULT_LIMIT),
+                limit=limit,
                 rate_per_s=base.rate_per_s,
                 ladder=match.ladder,
                 time_s=max(TOO_SHORT_S, base.time_s - search_s),
@@ -190,10 +192,11 @@ def _resumed(match: Match) -> tuple[str, Match]:
         DefinitionError: there is none, or options are given that it keeps.
     """
     given = {key: value for key, value in match.options.items() if key != "name"}
-    if given or match.study_file or match.limit:
-        others = [*given, *(["study"] * bool(match.study_file)), *(["limit"] * bool(match.limit))]
+    asked = {"study": match.study_file, "limit": match.limit}
+    if given or any(asked.values()):
+        others = {**given, **{name: True for name, value in asked.items() if value}}
         raise DefinitionError(
-            f"a resumed contest keeps its options; leave out --{', --'.join(others)}",
+            f"a resumed contest keeps its options; leave out {as_given(others)}",
             path="--resume",
         )
     wanted = {"command": "meet", "arms": list(match.arms)}

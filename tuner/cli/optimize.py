@@ -114,14 +114,10 @@ def _resume(
     given: dict[str, Any], progress: TerminalProgress
 ) -> tuple[StudyDefinition, Store, Preflight]:
     """Return the study to resume: the named one, or the newest in this folder."""
-    others = [
-        key
-        for key, value in given.items()
-        if value not in (None, ()) and key not in {"name", "storage"}
-    ]
+    others = options.overrides({**given, "name": None, "storage": None})
     if others:
         raise DefinitionError(
-            f"a resumed study keeps its definition; leave out --{', --'.join(others)}",
+            f"a resumed study keeps its definition; leave out {options.given(others)}",
             path="--resume",
         )
     definition, store, found = reopen(

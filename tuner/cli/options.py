@@ -309,6 +309,11 @@ def overrides(options: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
+def given(options: Mapping[str, object]) -> str:
+    """Return the names of given options as the user writes them: ``--server-name, --time``."""
+    return ", ".join(f"--{name.replace('_', '-')}" for name in options)
+
+
 def _apply(function: _F, options: list[Callable[[Any], Any]]) -> _F:
     for option in reversed(options):
         function = option(function)

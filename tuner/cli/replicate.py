@@ -174,7 +174,7 @@ def _reopen(
     others = options.overrides(given)
     if others:
         raise DefinitionError(
-            f"a resumed replication keeps its definition; leave out --{', --'.join(others)}",
+            f"a resumed replication keeps its definition; leave out {options.given(others)}",
             path="--resume",
         )
     called, _ = find_run(as_name, _asked(name))

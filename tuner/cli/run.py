@@ -23,6 +23,7 @@ from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.judge.results import evaluate
 from tuner.machine.facts import split_cores
+from tuner.measurement.stalls import STALLS
 from tuner.reading.located import Node
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED
 from tuner.record.model import Record
@@ -99,6 +100,8 @@ def command(
     """
     progress = TerminalProgress(quiet=quiet)
     dry_run.refuse_resume(resume=resume)
+    if stalls is not None:
+        Node.option("stalls", stalls).one_of(STALLS)
     asked = _Asked(name, server, time, only, seed, stalls)
     if resume:
         called, asked = _resumed(asked, called)

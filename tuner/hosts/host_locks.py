@@ -41,7 +41,7 @@ class HostLocks:
         self._cores = Locks()
         self._made: list[Path] = []
         self.holder = LockHolder(
-            study="/".join(folder.parts[1:]) or folder.name or "(tuner doctor)",
+            study="/".join(folder.parts[1:]) or folder.name or "(tuner doctor, init or --dry-run)",
             folder=str(folder.resolve()),
             tuner=f"{socket.gethostname()} {os.getpid()} {start_time(os.getpid())}",
         )

@@ -27,6 +27,7 @@ from tuner.search.schedule import again, best_first, finalists, look_noise, winn
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.stats.race import drop_allowance, is_hopeless
+from tuner.stats.words import counted
 
 _FINAL_SHARE = 0.25
 """Last part of the search's time, for further looks at the best."""
@@ -315,7 +316,8 @@ def _report_best(bench: Bench, block: Block, left_s: float) -> None:
     trials = [t for t in bench.store.record().trials if t.origin != "baseline"]
     ranked = best_first(trials, bench.goals)
     best = f"best so far {ratio_words(ranked[0], bench.goals)}" if ranked else "nothing yet"
-    bench.progress.step(f"block {block.number}: {len(trials)} configurations tried, {best}", left_s)
+    words = f"search block {block.index + 1}: {counted(len(trials), 'configuration')} tried, {best}"
+    bench.progress.step(words, left_s)
     if ranked:
         bench.progress.best(
             f"{ratio_words(ranked[0], bench.goals)}{_range(ranked[0], bench.goals)}"
@@ -324,11 +326,13 @@ def _report_best(bench: Bench, block: Block, left_s: float) -> None:
 
 def _report_disturbed(bench: Bench, calibration: Calibration) -> None:
     """Report blocks with a disturbed baseline, according to the other arms."""
-    fits = pooled_all(bench.store.record().blocks, bench.goals, calibration)
+    blocks = bench.store.record().blocks
+    index = {block.number: block.index for block in blocks}
+    fits = pooled_all(blocks, bench.goals, calibration)
     for number in sorted({number for found in fits for number in found.disturbed}):
         bench.progress.note(
-            f"block {number}: its baseline was disturbed, according to the other arms;"
-            " all arms of the search determine its level"
+            f"search block {index[number] + 1}: its baseline was disturbed, according to the other"
+            " arms; all arms of the search determine its level"
         )
 
 

@@ -192,7 +192,7 @@ class Node:
         """Return a number from ``low`` to ``high``."""
         value = self._parsed(parse_real)
         if not low <= value <= high:
-            raise self.error(f"{value:g} is out of range; allowed: {low:g} to {high:g}")
+            raise self.error(f"{value:,.12g} is out of range; allowed: {low:,.12g} to {high:,.12g}")
         return value
 
     def share(self, low: float, high: float) -> float:
@@ -215,7 +215,8 @@ class Node:
         """Return a duration from ``low`` to ``high``, seconds."""
         value = self._parsed(parse_duration_s)
         if not low <= value <= high:
-            raise self.error(f"{value:g} s is out of range; allowed: {low:g} s to {high:g} s")
+            words = " to ".join(map(_duration, (low, high)))
+            raise self.error(f"{_duration(value)} is out of range; allowed: {words}")
         return value
 
     def _parsed(self, parse: Callable[[str], _T]) -> _T:
@@ -309,6 +310,14 @@ class _Builder:
 
     def _error(self, event: yaml.Event, message: str) -> DefinitionError:
         return DefinitionError(message, path=self.path, line=_line(event))
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in the largest unit without a fraction: ``720 h``, ``90 s``, ``0.5 s``."""
+    for scale, unit in ((3600, "h"), (60, "min")):
+        if seconds and seconds % scale == 0:
+            return f"{seconds // scale:,.0f} {unit}"
+    return f"{seconds:,.12g} s"
 
 
 def _line(event: yaml.Event) -> int | None:

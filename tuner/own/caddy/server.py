@@ -131,7 +131,8 @@ class OwnCaddy(OfKind):
             return self.site
         anchor = own.origin.anchors.get(place)
         if anchor is None:
-            return f"{written(place)} ({own.origin.file})"
+            name = look(own.origin.config, (*place, "handler"))
+            return f"{written(place) if own.origin.is_json else name} ({own.origin.file})"
         file, spot = anchor
         line = at(parse(own.origin.texts[file]), spot)
         return f"{line.name} ({file}:{line.number})"
