@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
 
+from tuner.app import own_server
 from tuner.app.dry_run import Rehearsal, baselines, rehearse, take_cores
+from tuner.app.log_drafts import LogDrafts
 from tuner.app.log_formats import configured_formats
 from tuner.app.log_workload import read_logs, write_private
 from tuner.app.preflight import preflight
@@ -18,11 +19,12 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
+from tuner.own.catalog import READERS
 from tuner.own.installed import InstalledServer, installed
 from tuner.paths import temporary
 from tuner.servers import catalog
 from tuner.store.storage import Say
-from tuner.workload.log_mix import Mix, Serve, make_mix
+from tuner.workload.log_mix import Mix
 
 NONE = "none"
 """The answer for a study without a configuration, or without a log."""
@@ -32,7 +34,6 @@ _LAB = "proxy"
 """Built-in workload for the lab, where stock settings lose most."""
 _OF_OWN = ("static", "proxy")
 """Built-in workloads to try with a configuration, in this order."""
-_MOST_KINDS = 50
 _PLAIN = re.compile(
     r"/[A-Za-z0-9._/-]+|[a-z][a-z0-9.-]{2,}\.yaml|p[0-9.]+|[0-9]+[smh]|(?!false)[a-z]{5,}"
 )
@@ -136,8 +137,8 @@ def _has_lines(path: Path) -> bool:
 def draft(answers: Answers, progress: TerminalProgress, say: Say | None) -> Draft:
     """Return the study for the answers, with what it would measure.
 
-    With a log the workload has its requests. The server decides whether files or a backend answer:
-    the first kind that its configuration can serve is chosen.
+    With a log the workload has its requests. The configuration decides whether files or a backend
+    answer, and which part of a log if the lab can answer only a part.
 
     Args:
         answers: the answers.
@@ -176,9 +177,14 @@ def _check(answers: Answers) -> None:
         raise DefinitionError(
             f"{answers.output} does not end with .yaml, as a study does", path="--output"
         )
+    load_study(BASE_STUDY, _options(answers))
+
+
+def _options(answers: Answers) -> dict[str, object]:
+    """Return the answers as options of a study, without its workload."""
     given = {"server": answers.server, "objective": answers.objective, "time": answers.time}
     own = {} if answers.config == NONE else {"config": answers.config}
-    load_study(BASE_STUDY, {**given, **own, **answers.options, "slo": answers.slo or None})
+    return {**given, **own, **answers.options, "slo": answers.slo or None}
 
 
 def _workloads(answers: Answers, say: Say | None) -> Iterator[tuple[str, Mix | None]]:
@@ -189,16 +195,10 @@ def _workloads(answers: Answers, say: Say | None) -> Iterator[tuple[str, Mix | N
         return
     log = Path(answers.access_log)
     tally, _ = read_logs([log], config=_with_formats(answers), say=say)
-    name = log.name.split(".")[0] or "log"
-    kinds: tuple[Serve | None, ...] = (None, *get_args(Serve))
-    tried: list[str] = []
-    for serve in kinds:
-        mix = make_mix(tally, name=name, source=log.name, serve=serve, top=_MOST_KINDS)
-        if mix.requests and mix.text not in tried:
-            tried.append(mix.text)
-            yield answers.workload.name, mix
-    if not tried:
-        raise DefinitionError("the lab can serve none of its requests", path=str(log))
+    own = load_study(BASE_STUDY, _options(answers))
+    wishes = own_server.wishes(own) if own.config and own.server in READERS else None
+    drafts = LogDrafts(tally, log, own.server, wishes, own.location)
+    yield from ((answers.workload.name, mix) for mix in drafts.mixes())
 
 
 def _with_formats(answers: Answers) -> Path | None:
@@ -243,9 +243,18 @@ def _rehearsed(answers: Answers, text: str, mix: Mix | None) -> Rehearsal:
             write_private(study.with_name(answers.workload.name), [mix.text])
         try:
             found = preflight(load_study(study), watch=False)
-            return rehearse("optimize", found, baselines(found))
+            return rehearse("optimize", found, baselines(found), added=_shares(answers, mix))
         except DefinitionError as error:
             raise _at_home(error, name, answers.output.parent) from error
+
+
+def _shares(answers: Answers, mix: Mix | None) -> dict[str, str]:
+    """Return the row about the part of the log that a workload stands for."""
+    if mix is None:
+        return {}
+    total = mix.covered + sum(count for _, count in mix.left_out)
+    lost = "".join(f"; left out, {count / total:.1%}: {why}" for why, count in mix.left_out)
+    return {"log": f"{mix.covered / total:.1%} of {answers.access_log}{lost}"}
 
 
 def _at_home(error: DefinitionError, folder: str, home: Path) -> DefinitionError:

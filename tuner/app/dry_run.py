@@ -147,7 +147,10 @@ class Rehearsal:
     def _rows(self) -> dict[str, str]:
         found, made = self.found, dict[str, str]()
         said = rows(found, STUDIES / found.definition.name, what=self.what, search=self.searches)
-        for title, text in {**said, **(self.added or {})}.items():
+        rest = {**said, **(self.added or {})}
+        # Notes stay last.
+        notes = {title: rest.pop(title) for title in said if title.startswith("note ")}
+        for title, text in {**rest, **notes}.items():
             # A seed is drawn anew by the run, unless it is given.
             if title != "seed":
                 made[title] = text

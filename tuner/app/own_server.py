@@ -118,7 +118,15 @@ def read(
     """
     if not definition.config:
         return None
-    wishes = OwnOptions(
+    reader, given = READERS[server.name], wishes(definition)
+    if definition.in_place:
+        return reader.read_in_place(given, workload, premises.service(), server.binary)
+    return reader.read(given, workload, premises.target, server.binary)
+
+
+def wishes(definition: StudyDefinition) -> OwnOptions:
+    """Return the options about the user's own configuration."""
+    return OwnOptions(
         definition.config,
         server_name=definition.server_name,
         root=definition.root,
@@ -126,10 +134,6 @@ def read(
         env_file=definition.env_file,
         keep_upstreams=definition.keep_upstreams,
     )
-    reader = READERS[server.name]
-    if definition.in_place:
-        return reader.read_in_place(wishes, workload, premises.service(), server.binary)
-    return reader.read(wishes, workload, premises.target, server.binary)
 
 
 def adapted(

@@ -128,6 +128,19 @@ class Reader(Protocol):
         """
         ...
 
+    def sites_of(self, wishes: OwnOptions, workload: Workload, program: str) -> tuple[str, ...]:
+        """Return the site that answers each request of a workload alone; "" where the lab cannot.
+
+        Args:
+            wishes: as for ``read``.
+            workload: the requests.
+            program: as for ``read``.
+
+        Raises:
+            DefinitionError: the configuration cannot be read.
+        """
+        ...
+
     def read_in_place(
         self, wishes: OwnOptions, workload: Workload, service: Service, program: str
     ) -> OwnConfiguration:

@@ -11,7 +11,7 @@ import json
 import random
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -28,7 +28,7 @@ from tuner.workload.log_backend import (
 )
 from tuner.workload.log_site import READING, log_site, unfit_for_site
 from tuner.workload.log_wire import log_wire
-from tuner.workload.mix_request import MixRequest
+from tuner.workload.mix_request import MixRequest, label
 from tuner.workload.workload import INDEX
 
 Serve = Literal["site", "backend"]
@@ -52,6 +52,8 @@ class Mix:
     """Reasons for omitted requests, with their counts."""
     notes: tuple[str, ...] = ()
     """Facts of the log that the workload follows, or does not have."""
+    kinds: tuple[str, ...] = ()
+    """The kind of each request of the workload, in its order: ``GET /product/{id} 200``."""
 
 
 def make_mix(
@@ -62,6 +64,7 @@ def make_mix(
     serve: Serve | None,
     top: int,
     arrival: str = "",
+    without: Container[str] = (),
 ) -> Mix:
     """Return a workload of the kinds of requests of the log.
 
@@ -72,6 +75,7 @@ def make_mix(
         serve: kind of server; None for a site if GET and HEAD prevail.
         top: limit for kinds of requests; the rarest join wider ones.
         arrival: line about the arrivals; empty: independent ones.
+        without: kinds that another part of the server's configuration answers.
     """
     chosen = serve or _served(tally)
     unfit = unfit_for_site if chosen == "site" else unfit_for_backend
@@ -87,6 +91,9 @@ def make_mix(
             fit[key] = kind
     kept = widened(fit, top, random.Random(1))  # noqa: S311 - samples of sizes
     left_out["beyond the most frequent"] += _count(fit) - _count(kept)
+    elsewhere = {key: kind for key, kind in kept.items() if label(key) in without}
+    kept = {key: kind for key, kind in kept.items() if key not in elsewhere}
+    left_out["answered by another part of the configuration"] += _count(elsewhere)
     if chosen == "site":
         site = log_site(kept)
         left_out += site.left_out
@@ -99,6 +106,7 @@ def make_mix(
     notes = (*wire.notes, burstiness(tally.arrivals))
     if chosen == "backend":
         notes += tuple(_notes(kept))
+    grouped = _grouped(requests, tally.good)
     lines = [
         *_comments(tally, source, covered, reasons, notes),
         f"workload: {json.dumps(name)}",
@@ -109,9 +117,10 @@ def make_mix(
         *served,
         "",
         "requests:",
-        *_grouped(requests, tally.good),
+        *grouped.lines,
     ]
-    return Mix("\n".join(lines) + "\n", len(kept), covered, reasons, notes)
+    text = "\n".join(lines) + "\n"
+    return Mix(text, len(kept), covered, reasons, notes, grouped.kinds)
 
 
 def _served(tally: LogTally) -> Serve:
@@ -170,14 +179,24 @@ def _site(files: Mapping[str, int]) -> list[str]:
     return ["site:", *(f"  - {{path: {path}, size: {size}}}" for path, size in files.items())]
 
 
-def _grouped(requests: Sequence[MixRequest], total: int) -> list[str]:
-    """Return the lines of the requests, the most frequent kind first, each with its share."""
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """The lines of the requests, and the kind of each request."""
+
+    lines: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+def _grouped(requests: Sequence[MixRequest], total: int) -> _Grouped:
+    """Return the requests, the most frequent kind first, each kind with its share."""
     groups: dict[str, list[MixRequest]] = {}
     for request in requests:
         groups.setdefault(request.kind, []).append(request)
     weights = {kind: sum(each.weight for each in group) for kind, group in groups.items()}
-    lines = []
+    lines: list[str] = []
+    kinds: list[str] = []
     for kind in sorted(groups, key=lambda kind: (-weights[kind], kind)):
         lines.append(f"  {comment_line(f'{weights[kind] / total:.1%}: {kind}')}")
         lines += [request.line for request in groups[kind]]
-    return lines
+        kinds += [kind] * len(groups[kind])
+    return _Grouped(tuple(lines), tuple(kinds))

@@ -28,6 +28,12 @@ def read(wishes: OwnOptions, workload: Workload, target: Target, program: str) -
     return replace(server.read(wishes, workload, LocalHome(program, added)), target=target)
 
 
+def sites_of(wishes: OwnOptions, workload: Workload, program: str) -> tuple[str, ...]:
+    """Implement ``Reader.sites_of``."""
+    added = read_env_file(wishes.env_file) if wishes.env_file else {}
+    return tuple(server.sites_of(wishes, workload, LocalHome(program, added)))
+
+
 def read_in_place(
     wishes: OwnOptions, workload: Workload, service: Service, program: str
 ) -> OwnConfiguration:

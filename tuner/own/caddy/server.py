@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
@@ -97,6 +97,24 @@ def read(
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
     _check_protocol(origin, found, workload.wire)
     return CaddyOwnConfiguration(wishes, origin, found, workload, needs=needs)
+
+
+def sites_of(wishes: OwnOptions, workload: Workload, home: Home) -> Iterator[str]:
+    """Yield the site that answers each request of a workload alone; "" where the lab cannot.
+
+    Raises:
+        DefinitionError: the configuration cannot be read.
+    """
+    origin = read_origin(str(Path(wishes.config).absolute()), home)
+    for request in workload.requests:
+        alone = replace(workload, requests=(request,))
+        needs = Needs(alone, keep_upstreams=wishes.keep_upstreams)
+        try:
+            found = serving(origin.config, needs, wishes.server_name, origin.file)
+        except DefinitionError:
+            yield ""
+        else:
+            yield f"{written(found.server)} {found.words}"
 
 
 @dataclass(frozen=True, slots=True)

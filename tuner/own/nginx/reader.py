@@ -60,6 +60,15 @@ def read(
     return replace(server.read(wishes, workload), target=target)
 
 
+def sites_of(
+    wishes: OwnOptions,
+    workload: Workload,
+    program: str,  # noqa: ARG001 - as for ``read``
+) -> tuple[str, ...]:
+    """Implement ``Reader.sites_of``."""
+    return tuple(server.sites_of(wishes, workload))
+
+
 def read_in_place(
     wishes: OwnOptions,
     workload: Workload,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
@@ -74,9 +74,30 @@ def read(wishes: OwnOptions, workload: Workload) -> NginxOwnConfiguration:
     Raises:
         DefinitionError: at file and line; also if the lab cannot answer a request.
     """
+    tree = parse(wishes.config, prefix=wishes.prefix)
+    return locate(wishes, workload, tree, _lab(wishes, workload))
+
+
+def sites_of(wishes: OwnOptions, workload: Workload) -> Iterator[str]:
+    """Yield the server that answers each request of a workload alone; "" where the lab cannot.
+
+    Raises:
+        DefinitionError: the configuration cannot be read.
+    """
+    tree, lab = parse(wishes.config, prefix=wishes.prefix), _lab(wishes, workload)
+    for request in workload.requests:
+        try:
+            found = locate(wishes, replace(workload, requests=(request,)), tree, lab)
+        except DefinitionError:
+            yield ""
+        else:
+            yield found.serving.server.where
+
+
+def _lab(wishes: OwnOptions, workload: Workload) -> Answering:
+    """Return what the lab can answer."""
     content: Content = "backend" if workload.backend is not None else "files"
-    lab = Answering("own" if workload.own_site else content, wishes.keep_upstreams)
-    return locate(wishes, workload, parse(wishes.config, prefix=wishes.prefix), lab)
+    return Answering("own" if workload.own_site else content, wishes.keep_upstreams)
 
 
 def locate(
