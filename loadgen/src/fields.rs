@@ -1,7 +1,8 @@
 //! Header fields: their syntax, and integers and strings as HPACK and QPACK write them (RFC 7541,
 //! 5; RFC 9204, 4.1).
 //!
-//! Of a response, only the status and the announced length are read; no text is stored.
+//! Of a response, only the status and the announced length are read, and of a request the number of
+//! its answer; no text is stored.
 
 use crate::huffman;
 
@@ -27,6 +28,8 @@ pub struct Fields {
     pub status: Option<u16>,
     /// `content-length`, if present.
     pub length: Option<u64>,
+    /// `tuner-answer`, if present and a number.
+    pub answer: Option<u64>,
     /// Whether it violates HTTP, though not the compression.
     pub malformed: bool,
 }
@@ -38,6 +41,8 @@ pub enum Name {
     Status,
     /// `content-length`.
     ContentLength,
+    /// `tuner-answer`: the number of the answer that a request asks a backend for.
+    Answer,
     /// Any other.
     Other,
 }
@@ -48,6 +53,7 @@ impl Name {
         match name {
             b":status" => Self::Status,
             b"content-length" => Self::ContentLength,
+            b"tuner-answer" => Self::Answer,
             _ => Self::Other,
         }
     }
@@ -69,6 +75,7 @@ impl Fields {
                 self.malformed |= number.is_none() || again;
                 self.length = number;
             }
+            Name::Answer => self.answer = number,
             Name::Other => {}
         }
     }

@@ -45,6 +45,7 @@
 //!            validity   whether a window's figures are valid
 //! programs   session    the windows of a plan, one after another
 //!            responder  a server with known delays
+//!            backend    a server behind a proxy: FastCGI, uwsgi, SCGI and gRPC
 //!            selftest   accuracy and highest rate on this host
 //!            ticker     stalls of this host, reported line by line
 //! ```
@@ -52,6 +53,7 @@
 //! The command line is in `src/bin/tuner-loadgen`.
 
 pub mod alarms;
+pub mod backend;
 pub mod carrier;
 pub mod control;
 pub mod cycles;

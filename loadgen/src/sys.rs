@@ -23,7 +23,8 @@ pub use process::{
     wait_readable_for,
 };
 pub use socket::{
-    connect, receive, receive_stamped, reset_on_close, send, socket_error, stamp_receives,
+    connect, receive, receive_stamped, reset_on_close, send, set_backlog, socket_error,
+    stamp_receives,
 };
 pub use stopping::{Guardian, Process};
 pub use udp::{Datagrams, connect_udp, receive_datagrams, send_datagrams};

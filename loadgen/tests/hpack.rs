@@ -54,6 +54,7 @@ fn fields() {
         status: Some(429),
         length: Some(1234),
         malformed: false,
+        answer: None,
     };
     let mut entering = Vec::new();
     hpack::encode(":status", "429", Keep::Yes, &mut entering);

@@ -459,6 +459,22 @@ fn shared_fields() {
     assert_eq!(*requests[1].http2.next, *expected);
 }
 
+/// Of the fields of a connection, only `te: trailers` may be sent.
+#[test]
+fn fields_of_connections() {
+    let requests = mix(json!([
+        {"path": "/", "headers": [["TE", "trailers"]]},
+        {"path": "/", "headers": [["TE", "gzip"], ["Upgrade", "x"]]},
+    ]));
+    let mut trailers = Vec::new();
+    hpack::encode("te", "trailers", Keep::No, &mut trailers);
+    assert!(requests[0].http2.plain.ends_with(&trailers));
+    assert_eq!(
+        requests[0].http2.plain.len(),
+        requests[1].http2.plain.len() + trailers.len()
+    );
+}
+
 /// The first request inserts the shared fields, the next ones refer to them; a server without a
 /// table receives no references.
 #[test]

@@ -73,7 +73,9 @@ fn fields(request: &plan::Request, host: &str, scheme: &str) -> Fields {
     ];
     for (name, value) in &request.headers {
         let name = name.to_ascii_lowercase();
-        if name != "host" && !OF_CONNECTIONS.contains(&name.as_str()) {
+        // The one value of TE that HTTP/2 allows, and gRPC demands.
+        let trailers = name == "te" && value.trim() == "trailers";
+        if trailers || name != "host" && !OF_CONNECTIONS.contains(&name.as_str()) {
             fields.push((name, value.trim().to_owned()));
         }
     }

@@ -1,7 +1,7 @@
 //! Non-blocking TCP sockets.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::c_int;
@@ -125,6 +125,13 @@ pub fn socket_error(socket: &OwnedFd) -> Option<io::Error> {
     } else {
         None
     }
+}
+
+/// Set how many connections may wait at a listener to be accepted.
+pub fn set_backlog(listener: &TcpListener, connections: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers only. A second call changes the number (listen(2) in the kernel's
+    // inet_listen).
+    check(unsafe { libc::listen(listener.as_raw_fd(), connections) }).map(drop)
 }
 
 /// Send as many bytes as the socket takes now.

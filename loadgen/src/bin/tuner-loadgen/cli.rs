@@ -1,5 +1,6 @@
 //! Arguments.
 
+mod backend;
 mod instrument;
 mod run;
 pub mod units;
@@ -7,11 +8,12 @@ mod values;
 
 use lexopt::{Arg, Parser, ValueExt as _};
 
+pub use backend::BackendOptions;
 pub use instrument::SelfTestOptions;
 pub use run::RunOptions;
 use values::{Parsed, cpu_list, text, value, version};
 
-const COMMANDS: &str = "run, compare, plan, stalls, ticker, self-test or schema";
+const COMMANDS: &str = "run, compare, plan, stalls, ticker, self-test, backend or schema";
 
 const HELP: &str = "\
 Offer load to an HTTP server, measure latency from the instant at which each request was intended,
@@ -24,6 +26,7 @@ Usage:
   tuner-loadgen stalls --cpus LIST [--duration SECONDS] [--gap US] [--json]
   tuner-loadgen ticker --cpus LIST [--for SECONDS]
   tuner-loadgen self-test [--cpus LIST] [--server-cpus LIST] [--for SECONDS] [--json]
+  tuner-loadgen backend FILE [--listen ADDRESS]
   tuner-loadgen schema plan|window|compare|self-test|ticker
 
 run: Measure one server and print a report. The options of wrk2 have the same meaning. See
@@ -48,6 +51,8 @@ ticker: Report stalls line by line, for a reader on another host. See `ticker --
 
 self-test: Measure the accuracy of this generator on this host: latency floor, pacing, percentiles,
 highest rate, and the smallest difference of p99 that it can detect. See `self-test --help`.
+
+backend: Answer FastCGI, uwsgi, SCGI and gRPC behind a proxy. See `backend --help`.
 
 schema: Print the JSON schema of a plan, of a window's line, of the documents of compare or self-test,
 or of the ticker's lines.
@@ -96,6 +101,8 @@ pub enum Command {
     Ticker(tuner_loadgen::ticker::Options),
     /// Test the instrument.
     SelfTest(SelfTestOptions),
+    /// Answer behind a proxy.
+    Backend(BackendOptions),
     /// Print a text.
     Print(String),
 }
@@ -124,6 +131,7 @@ pub fn parse() -> Result<Command, String> {
             Some("stalls") => stalls(&mut parser)?,
             Some("ticker") => command(instrument::ticker(&mut parser)?, Command::Ticker),
             Some("self-test") => command(instrument::self_test(&mut parser)?, Command::SelfTest),
+            Some("backend") => command(backend::parse(&mut parser)?, Command::Backend),
             Some("schema") => schema(&mut parser)?,
             _ => return Err(format!("{name:?} is not a command; use {COMMANDS}")),
         },

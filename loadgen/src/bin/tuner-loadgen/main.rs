@@ -7,12 +7,14 @@ mod run_report;
 mod stall_report;
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cli::{Command, RunOptions, SelfTestOptions, StallOptions};
+use cli::{BackendOptions, Command, RunOptions, SelfTestOptions, StallOptions};
 use progress::Progress;
 use serde::Serialize;
+use tuner_loadgen::backend::{Answers, Backend};
 use tuner_loadgen::control::Lines;
 use tuner_loadgen::histogram::Histograms;
 use tuner_loadgen::live::Live;
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
                 Ok(ticker::run(&options, 0, &mut io::stdout().lock())?)
             }
             Command::SelfTest(options) => self_test(&options),
+            Command::Backend(options) => answer(&options),
             Command::Run(options) => run_once(*options),
             Command::Compare(options) => compare(*options),
             Command::Print(text) => Ok(io::stdout().write_all(text.as_bytes())?),
@@ -100,6 +103,26 @@ fn run_plan(source: &str, control: bool) -> Result<(), Exit> {
     let mut session = Session::new(&plan).map_err(|text| Exit::Bad(format!("plan: {text}")))?;
     session.run(&mut io::stdout().lock(), control.then_some(&mut lines))?;
     Ok(())
+}
+
+fn answer(options: &BackendOptions) -> Result<(), Exit> {
+    let BackendOptions { file, listen, .. } = options;
+    let bad = |error: String| Exit::Bad(format!("{file}: {error}"));
+    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    let answers = Answers::parse(&text).map_err(bad)?;
+    if options.check {
+        return Ok(());
+    }
+    sys::raise_file_limit();
+    let failed = |error: io::Error| Exit::Failed(format!("{listen}: {error}"));
+    let listener = TcpListener::bind(listen).map_err(failed)?;
+    let backend = Backend::start(listener, answers, options.threads)?;
+    if let Some(path) = &options.pid_file {
+        std::fs::write(path, format!("{}\n", std::process::id()))
+            .map_err(|error| Exit::Failed(format!("{path}: {error}")))?;
+    }
+    println!("listening on {}", backend.address);
+    Ok(backend.wait()?)
 }
 
 fn run_once(mut options: RunOptions) -> Result<(), Exit> {
