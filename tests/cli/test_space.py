@@ -67,6 +67,14 @@ def test_the_same_for_programs() -> None:
     assert "http3_stream_buffer_size" in shown["unused"]
 
 
+def test_parameters_without_effect_for_one_reason_share_a_line() -> None:
+    """Those of protocols that only a configuration of one's own speaks."""
+    lines = run("show", "nginx/proxy").output.splitlines()
+    (line,) = (line for line in lines if "uwsgi_buffer_size" in line)
+    assert line.startswith("  7 parameters")
+    assert "is for upstreams that speak uwsgi; these speak http: uwsgi_buffering, uwsgi" in line
+
+
 def test_a_parameter_is_explained() -> None:
     """In every space that has it; one that cannot be here with the reason."""
     text = run("explain", "upstream_keepalive_requests").output
@@ -76,6 +84,9 @@ def test_a_parameter_is_explained() -> None:
     assert "trades     Longer than a backend keeps a connection itself" in text
     assert "not shown  No connection of the lab is idle for that long" in text
     assert "not here   it is for http3" in run("explain", "quic_gso").output
+    text = run("explain", "fastcgi_keep_conn").output
+    assert "trades     Each connection that is kept holds a process of PHP-FPM" in text
+    assert "not shown  The lab's backend serves any number of connections" in text
     error = run("explain", "sendfil").exception
     assert isinstance(error, DefinitionError)
     assert "did you mean 'sendfile'?" in str(error)

@@ -59,7 +59,7 @@ def test_the_configuration_that_is_shown(tmp_path: Path) -> None:
 
 def test_the_workloads_that_are_shown(tmp_path: Path) -> None:
     """A site, a backend, and a backend with answers of its own."""
-    site, tls, instants, rates, backend, answers = blocks("workloads.md")
+    site, tls, instants, rates, backend, answers, grpc = blocks("workloads.md")
     (tmp_path / "site.yaml").write_text(site, encoding="utf-8")
     (tmp_path / "backend.yaml").write_text(f"workload: api\n{backend}", encoding="utf-8")
     (tmp_path / "day.txt").write_text("0\n1\n2\n", encoding="utf-8")
@@ -68,7 +68,9 @@ def test_the_workloads_that_are_shown(tmp_path: Path) -> None:
     )
     (tmp_path / "rates.yaml").write_text(f"workload: api\n{rates}{backend}", encoding="utf-8")
     (tmp_path / "answers.yaml").write_text(f"workload: api\n{answers}", encoding="utf-8")
+    (tmp_path / "grpc.yaml").write_text(grpc, encoding="utf-8")
     assert load_workload(str(tmp_path / "answers.yaml")).requests[1].answer
+    assert load_workload(str(tmp_path / "grpc.yaml")).speaks_grpc
     assert len(load_workload(str(tmp_path / "site.yaml")).requests) == 4
     assert load_workload(str(tmp_path / "more.yaml")).wire.streams == 8
     assert isinstance(load_workload(str(tmp_path / "rates.yaml")).arrival, Profile)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.bed import Bed
+from tests.fleet.bed import Bed, bed
+from tests.fleet.conftest import skip_without_bed
 
 pytestmark = pytest.mark.integration
 
@@ -54,6 +55,27 @@ def test_one_configuration_is_measured_from_another_host(pair: Bed, tmp_path: Pa
     assert _processes(pair) == processes
     assert not list(pair["web"].root.glob("var/tmp/tuner-*"))
     assert not list((tmp_path / "state").glob("tuner/running/*.json"))
+
+
+def test_an_application_stands_behind_a_target_on_a_host_of_its_own(tmp_path: Path) -> None:
+    """The backend for FastCGI runs on the host for backends, as the lab's account."""
+    skip_without_bed()
+    (tmp_path / "nginx.conf").write_text(
+        "events {}\nhttp { server { listen 80; root /srv/app;\n"
+        "location / { try_files $uri /index.php?$args; }\n"
+        "location ~ \\.php$ { try_files $uri =404; fastcgi_pass unix:/run/php.sock; } } }\n"
+    )
+    options = ("--config", "nginx.conf", "--workload", "proxy", "--rate", "200", "--time", "4s")
+    with bed({"targets": ["web"], "generators": ["load"], "backends": ["app"]}) as hosts:
+        inventory = ("--inventory", str(hosts.inventory))
+        done = tuner(tmp_path, "measure", "own", *inventory, *options, "--name", "app", "--json")
+        assert done.returncode == 0, done.stderr
+        windows = json.loads(done.stdout)["windows"]
+        assert windows
+        assert not any(window["errors"] for window in windows)
+        assert all(window["completed_per_s"] > 0 for window in windows)
+        for name in ("web", "app"):
+            assert not list(hosts[name].root.glob("var/tmp/tuner-*"))
 
 
 def _processes(bed: Bed) -> dict[str, int]:

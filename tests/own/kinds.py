@@ -249,6 +249,89 @@ KINDS: Mapping[str, Kind] = {
         workload="static",
         said=("fastcgi_pass php is changed in the lab: it has no upstream",),
     ),
+    "a PHP application": Kind(
+        """
+        upstream php { server unix:/run/php/fpm.sock; }
+        server { listen 80; root /srv/blog; index index.php;
+            location / { try_files $uri $uri/ /index.php?$args; }
+            location ~ \\.php$ { try_files $uri =404;
+                fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+                fastcgi_pass php; } }""",
+        said=("nginx.conf:9: the workload's backend stands behind php",),
+        not_said=("parameter proxy",),
+        fixed={"fastcgi_keep_conn": False, "fastcgi_buffers_number": 8},
+    ),
+    "a cloud in PHP, with the path after the script": Kind(
+        """
+        upstream php-handler { server 127.0.0.1:9000; }
+        server { listen 80; root /srv/cloud; index index.php index.html /index.php$request_uri;
+            fastcgi_buffers 64 4K;
+            location / { try_files $uri $uri/ /index.php$request_uri; }
+            location ~ \\.php(?:$|/) {
+                rewrite ^/(?!index|remote|public|cron|status) /index.php$request_uri;
+                fastcgi_split_path_info ^(.+?\\.php)(/.*)$;
+                set $path_info $fastcgi_path_info;
+                try_files $fastcgi_script_name =404;
+                fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+                fastcgi_param PATH_INFO $path_info;
+                fastcgi_pass php-handler; fastcgi_intercept_errors on;
+                fastcgi_request_buffering off; fastcgi_max_temp_file_size 0; } }""",
+        said=("the workload's backend stands behind php-handler",),
+        fixed={"fastcgi_buffers_number": 64, "fastcgi_buffer_size": 4096},
+    ),
+    "a framework in PHP, with a front controller and a cache": Kind(
+        """
+        fastcgi_cache_path /var/cache/app levels=1:2 keys_zone=app:10m inactive=60m;
+        server { listen 80; root /srv/app/public; charset utf-8;
+            location / { try_files $uri /index.php$is_args$args; }
+            location ~ ^/index\\.php(/|$) {
+                fastcgi_pass unix:/run/php/php8.2-fpm.sock;
+                fastcgi_split_path_info ^(.+\\.php)(/.*)$;
+                fastcgi_param SCRIPT_FILENAME $realpath_root$fastcgi_script_name;
+                fastcgi_param DOCUMENT_ROOT $realpath_root;
+                fastcgi_cache app; fastcgi_cache_valid 200 1m;
+                fastcgi_cache_key $scheme$request_method$host$request_uri;
+                internal; }
+            location ~ \\.php$ { return 404; } }""",
+        said=("the workload's backend stands behind unix:/run/php/php8.2-fpm.sock",),
+        fixed={"fastcgi_cache_lock": False, "fastcgi_cache_background_update": False},
+    ),
+    "a script that a condition looks for": Kind(
+        """
+        server { listen 80; root /srv/wiki;
+            location / { try_files $uri @php; }
+            location @php { rewrite ^ /wiki.php last; }
+            location ~ [^/]\\.php(/|$) {
+                if (!-f $document_root$fastcgi_script_name) { return 404; }
+                fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+                fastcgi_pass 127.0.0.1:9000; } }""",
+        said=("the workload's backend stands behind 127.0.0.1:9000",),
+    ),
+    "a uwsgi application with files": Kind(
+        """
+        upstream django { server unix:///srv/site.sock; }
+        server { listen 8000; location /static { alias /srv/static; }
+            location / { uwsgi_pass django; uwsgi_param REQUEST_METHOD $request_method; } }""",
+        said=("the workload's backend stands behind django",),
+        fixed={"uwsgi_buffers_number": 8},
+    ),
+    "an SCGI application below a path that a variable names": Kind(
+        """
+        server { listen 80; set $app 10.0.0.1:4000;
+            location / { scgi_param CONTENT_LENGTH $content_length; scgi_pass $app; } }""",
+        said=("the workload's backend stands behind $app",),
+    ),
+    "a gRPC service over TLS": Kind(
+        """
+        server { listen 443 ssl http2; server_name rpc.example;
+            ssl_certificate /etc/ssl/rpc.pem; ssl_certificate_key /etc/ssl/rpc.key;
+            location /shop.Orders { grpc_pass grpcs://orders; }
+            location / { grpc_pass grpc://10.0.0.1:9; } }
+        upstream orders { server 10.0.0.2:9; keepalive 4; }""",
+        workload="grpc",
+        said=("the lab's backend is asked in cleartext", "backend stands behind orders"),
+        fixed={"grpc_keepalive": 4},
+    ),
     "conditions that turn robots and strangers away": Kind(
         """
         server { listen 80;
@@ -330,11 +413,6 @@ KINDS: Mapping[str, Kind] = {
 }
 
 REFUSED: Mapping[str, Kind] = {
-    "a PHP application": Kind(
-        KINDS["a PHP application's files"].http,
-        said=("location ~ \\.php$ needs FastCGI", "nginx.conf:7"),
-        way_out="--workload static",
-    ),
     "a proxy below a path": Kind(
         """
         server { listen 80; root /usr/share/nginx/html;
@@ -351,13 +429,33 @@ REFUSED: Mapping[str, Kind] = {
         said=("needs gRPC",),
         way_out="--server-name api.example",
     ),
-    "a uwsgi application with files": Kind(
+    "a cache in memory with files": Kind(
         """
-        upstream django { server unix:///srv/site.sock; }
         server { listen 8000; location /static { alias /srv/static; }
-            location / { uwsgi_pass django; } }""",
-        said=("needs uwsgi",),
+            location / { set $memcached_key $uri; memcached_pass 10.0.0.1:11211; } }""",
+        said=("needs memcached", "which the lab does not have"),
         way_out="--workload static --location /static",
+    ),
+    "a PHP application that is asked for files": Kind(
+        """
+        server { listen 80; root /srv/app; location ~ \\.php$ { fastcgi_pass 10.0.0.1:9000; }
+            location / { fastcgi_pass 10.0.0.1:9000; } }""",
+        workload="static",
+        said=("needs FastCGI", "nginx.conf:5"),
+        way_out="--workload proxy",
+    ),
+    "a proxy that is asked for gRPC": Kind(
+        """
+        server { listen 443 ssl http2; location / { proxy_pass http://10.0.0.1; }
+            location /rpc/ { grpc_pass 10.0.0.1:50051; } }""",
+        workload="grpc",
+        said=("needs an HTTP server behind it", "this workload asks for gRPC"),
+        way_out="--location /rpc/",
+    ),
+    "a gRPC service that is asked for pages": Kind(
+        "server { listen 443 ssl http2; location / { grpc_pass 10.0.0.1:50051; } }",
+        said=("needs gRPC", "which this workload does not ask for"),
+        way_out="--workload grpc",
     ),
     "a SCGI application with a proxy": Kind(
         """

@@ -75,8 +75,8 @@ def _files(name: str, first: str) -> dict[str, str]:
 
 _TYPES = "--prefix /etc/nginx/mime.types=/etc/nginx/mime.types"
 NGINX: Mapping[str, Product] = {
-    "nextcloud": Product(ways=("--workload static",), said=("use TLS", "root /var/www/nextcloud")),
-    "wordpress": Product(ways=("--workload static",), not_said=("if $request_method",)),
+    "nextcloud": Product(said=("use TLS", "root /var/www/nextcloud", "stands behind php-handler")),
+    "wordpress": Product(said=("stands behind",), not_said=("if $request_method",)),
     "mattermost": Product(values={"upstream_keepalive": 32, "proxy_buffers_number": 256}),
     "mastodon": Product(values={"proxy_http_version": "1.1", "gzip": True}),
     "gitlab": Product(said=("stands behind gitlab-workhorse",), values={"gzip": False}),
@@ -89,7 +89,7 @@ NGINX: Mapping[str, Product] = {
         said=("ssl_stapling on is not carried over", "stands behind backend"),
         values={"access_log_buffer": 65536},
     ),
-    "moodle": Product(ways=("--workload static",)),
+    "moodle": Product(ways=("--location /index.php",), said=("stands behind 127.0.0.1:9000",)),
     "odoo": Product(said=("stands behind odoo",), values={"proxy_http_version": "1.0"}),
     "grafana": Product(ways=("--location /grafana/",)),
     "jellyfin": Product(
@@ -127,14 +127,14 @@ NGINX: Mapping[str, Product] = {
     "netbox": Product(said=("stands behind 127.0.0.1:8001",)),
     "swag": Product(
         ways=(f"{_TYPES} --prefix /etc/nginx/fastcgi_params=/etc/nginx/fastcgi_params",),
-        said=("is read for /config/nginx", "stands behind $upstream_app:$upstream_port"),
+        said=("is read for /config/nginx", "stands behind 127.0.0.1:9000"),
         values={"worker_processes": 4},
     ),
     "minio": Product(said=("stands behind minio_s3",), values={"proxy_buffering": False}),
     "jenkins": Product(values={"upstream_keepalive": 32, "sendfile": False}),
     "redmine": Product(said=("stands behind thins",)),
-    "django": Product(ways=("--workload static --location /media",)),
-    "drupal": Product(ways=("--workload static",)),
+    "django": Product(said=("stands behind",)),
+    "drupal": Product(said=("stands behind",)),
     "prometheus": Product(ways=("--location /prometheus/",), said=("auth_basic Monitoring",)),
     "generated": Product(said=("stands behind app.example",)),
     "plus": Product(

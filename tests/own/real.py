@@ -12,13 +12,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from tuner.machine.facts import ServerFacts
 from tuner.own.server import OwnConfiguration, OwnOptions, OwnServer
+from tuner.servers import native_backend
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import TargetGround
 from tuner.space.space import SpaceFacts, bind_space
@@ -244,6 +245,8 @@ def statuses(made: OwnServer, workload: Workload, folder: Path, back: int) -> li
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content(file))
     tls = workload.wire.tls
+    for name in ("lab", "site"):
+        (folder / name).mkdir(exist_ok=True)
     ground = TargetGround(
         binary=made.detect().binary,
         instances_dir=folder / "lab",
@@ -254,6 +257,15 @@ def statuses(made: OwnServer, workload: Workload, folder: Path, back: int) -> li
         upstreams=(f"127.0.0.1:{back}",) if workload.backend else (),
         certificate=make_certificate(tls.server_name) if tls else None,
     )
+    protocols = {*workload.backend.protocols} if workload.backend else set()
+    with ExitStack() as stack:
+        if protocols - {"http"}:
+            address = stack.enter_context(native_backend.running(workload, folder))
+            ground = replace(ground, native_backend=address)
+        return _statuses(made, ground, workload)
+
+
+def _statuses(made: OwnServer, ground: TargetGround, workload: Workload) -> list[int]:
     port = free_port()
     spec = made.instance("i", made.bound.baseline, made.bound.space, ground, port)
     directory = Path(spec.directory)
@@ -262,7 +274,8 @@ def statuses(made: OwnServer, workload: Workload, folder: Path, back: int) -> li
     for name, text in spec.files.items():
         (directory / name).write_text(text)
     with running(["env", "-C", str(directory), *spec.start], Path(spec.pid_file)):
-        return [_status(port, request, tls=tls is not None) for request in workload.requests]
+        tls = workload.wire.tls is not None
+        return [_status(port, request, tls=tls) for request in workload.requests]
 
 
 def _status(port: int, request: Request, *, tls: bool) -> int:
@@ -272,7 +285,8 @@ def _status(port: int, request: Request, *, tls: bool) -> int:
         if tls
         else http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     )
-    connection.request(request.method, request.path, headers=dict(request.headers))
+    headers = dict(request.headers)
+    connection.request(request.method, request.path, request.body or None, headers)
     status = connection.getresponse().status
     connection.close()
     return status

@@ -51,6 +51,7 @@ def adapted(wishes: OwnOptions, workload: Workload) -> tuple[OwnNginx, tuple[str
         server.modules,
         tls=own.workload.wire.tls is not None,
         proxied=proxied,
+        upstream=own.workload.backend.protocols if own.workload.backend else ("http",),
     )
     return adapt(own, bind_space(f"nginx/{'proxy' if proxied else 'static'}", facts), server)
 

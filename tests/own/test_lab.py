@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ STAND = NginxLabSlot(
     modules_dir="/usr/lib/nginx",
     workers=1,
     cpu_mask="1",
+    native_backend="",
     backend="127.0.0.1:18079",
     root="",
     own_site=False,
@@ -60,12 +62,12 @@ http {{
 """
 
 
-def carried(folder: Path, site: str) -> NginxLabConfiguration:
+def carried(folder: Path, site: str, stand: NginxLabSlot = STAND) -> NginxLabConfiguration:
     """Return the lab's copy of a configuration with one site."""
     config = folder / "nginx.conf"
     config.write_text(CONFIGURATION.format(site=site))
     own = read(OwnOptions(str(config)), load_workload("proxy"))
-    return carry(own.serving, own.tree.directives, STAND)
+    return carry(own.serving, own.tree.directives, stand)
 
 
 @pytest.mark.parametrize("name", SITES)
@@ -92,6 +94,33 @@ def test_a_location_that_is_tuned_is_said_to_have_the_workloads_backend(tmp_path
     passed = [found.args for found in walk(made.directives) if found.name == "proxy_pass"]
     assert passed == [("http://127.0.0.1:18079/base/",)]
     assert not any("proxy_pass" in note and "not carried over" in note for note in made.notes)
+
+
+def test_the_backend_for_applications_stands_behind_their_locations(tmp_path: Path) -> None:
+    """Over TCP in cleartext, whatever the target; the one for HTTP stays behind the others."""
+    site = """location / { proxy_pass http://a; }
+        location /php/ { fastcgi_pass unix:///run/php.sock; }
+        location /app/ { uwsgi_pass suwsgi://tls; } location /py/ { uwsgi_pass app; }
+        location /cgi/ { scgi_pass $to; } location /rpc/ { grpc_pass grpcs://10.0.0.1:443; }
+        location /mem/ { memcached_pass 10.0.0.1:11211; }"""
+    stand = replace(STAND, native_backend="127.0.0.1:18078")
+    made = carried(tmp_path, site, stand)
+    passed = {
+        (found.name, found.args[0]) for found in walk(made.directives) if "_pass" in found.name
+    }
+    assert passed == {
+        ("proxy_pass", "http://127.0.0.1:18079"),
+        ("fastcgi_pass", "127.0.0.1:18078"),
+        ("uwsgi_pass", "uwsgi://127.0.0.1:18078"),
+        ("uwsgi_pass", "app"),
+        ("scgi_pass", "127.0.0.1:18078"),
+        ("grpc_pass", "grpc://127.0.0.1:18078"),
+        ("memcached_pass", "127.0.0.1:9"),
+    }
+    (behind,) = (found for found in walk(made.directives) if found.name == "upstream")
+    assert [found.args for found in behind.block or ()] == [("127.0.0.1:18078",)]
+    assert any("the workload's backend stands behind unix:///run/php.sock" in n for n in made.notes)
+    assert any("grpcs://10.0.0.1:443 is changed in the lab: the lab's" in n for n in made.notes)
 
 
 def test_a_location_with_nothing_behind_it_is_said_once(tmp_path: Path) -> None:

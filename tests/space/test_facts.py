@@ -92,6 +92,7 @@ def test_the_library_is_read_from_the_build(build: str, version: tuple[int, ...]
         ("{response_bytes: {above: 1k}}", TLS, "is for response bytes above 1k; the workload has"),
         ("{streams: {below: 1}}", TLS, "is for streams below 1; the workload has 1"),
         ("{proxied: on}", TLS, "is for workloads with a backend"),
+        ("{upstream: [uwsgi, scgi]}", TLS, "is for upstreams that speak uwsgi or scgi; these"),
         ("{openssl: '>= 3.2'}", TLS, "needs OpenSSL >= 3.2; this is 3.0.15"),
         ("{openssl: '>= 1'}", replace(TLS, openssl=()), "needs OpenSSL >= 1; this is built with"),
         ("{kernel: '>= 6.2'}", TLS, "needs Linux >= 6.2; this is 6.1.0"),

@@ -16,6 +16,9 @@ from tuner.workload.workload import Workload, load_workload
 
 SITE = "site: [{path: /index.html, size: 1k}, {path: /a/big.bin, size: 100k}]\n"
 BACKEND = "backend: {body: '[1]'}\n"
+GRPC = (
+    "backend: {body: a}\nrequests: [{path: /index.html, headers: {Content-Type: application/grpc}}]"
+)
 
 
 def load(tmp_path: Path, text: str) -> Workload:
@@ -145,6 +148,25 @@ def test_what_the_user_expects_goes_before_what_is_generated(tmp_path: Path) -> 
     assert (request.expect_length, request.body) == (7, b"a=1")
 
 
+def test_requests_of_grpc_are_messages_in_frames(tmp_path: Path) -> None:
+    """The body and the answer are messages; method and trailers are those of gRPC."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "workload: mine\nprotocol: http2\nbackend: {serves: answers}\n"
+        "requests: [{path: /a.B/C, headers: {Content-Type: application/grpc+proto}, body: hi,"
+        " answer: {size: 3}}]\n"
+    )
+    workload = load_workload(str(file))
+    (request,) = workload.requests
+    assert (workload.speaks_grpc, request.method, request.body) == (True, "POST", b"\0\0\0\0\2hi")
+    assert request.expect_length == 8
+    assert ("TE", "trailers") in request.headers
+    assert workload.answerable == {"grpc"}
+    assert load_workload("proxy").answerable == {"http", "fastcgi", "uwsgi", "scgi"}
+    assert load_workload("file-100k-h2").answerable == {"http"}
+    assert load_workload("static").answerable == set()
+
+
 def test_a_backend_of_a_given_size_is_still_json(tmp_path: Path) -> None:
     """Padded with blanks, so that buffers can be tuned for larger answers."""
     text = "backend: {body: '{\"a\": 1}', size: 16k}\nrequests: [{path: /x}]"
@@ -199,6 +221,18 @@ def test_a_backend_of_a_given_size_is_still_json(tmp_path: Path) -> None:
             "'/x' cannot be a file and a folder",
         ),
         ('backend: {body: "\\0"}\nrequests: [{path: /}]', "control characters are not allowed"),
+        (GRPC, "w.yaml:3: requests: gRPC needs HTTP/2; add to the workload: protocol: http2"),
+        ("protocol: http2\n" + GRPC[:-1] + ", {path: /}]", "gRPC and others need workloads of"),
+        (
+            "protocol: http2\n"
+            + GRPC.replace("body: a", "serves: answers")[:-2]
+            + ", answer: {status: 404}}]",
+            "answers of gRPC have the status 200",
+        ),
+        (
+            f"{SITE}protocol: http2\n" + GRPC.replace("body: a", "serves: site"),
+            "it serves no site",
+        ),
         ("backend: {body: a, content_type: x}\nrequests: [{path: /}]", "not a media type such as"),
         (BACKEND + "requests: [{path: /, expect: {sha256: ab}}]", "expected 64 hexadecimal digits"),
     ],

@@ -38,6 +38,8 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
     if definition.in_place:
         _check_in_place(definition, workload)
         return
+    if workload.speaks_grpc:
+        _check_grpc(definition, workload)
     if not definition.config:
         if workload.own_site:
             usual = catalog.server(definition.server).usual_place.path
@@ -52,6 +54,19 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
             f"supports {' and '.join(READERS)}, not yet {definition.server}; leave out --config to"
             " tune from the template",
             path="--config",
+        )
+
+
+def _check_grpc(definition: StudyDefinition, workload: Workload) -> None:
+    able = [name for name, reader in READERS.items() if reader.passes_grpc]
+    if definition.server not in able or not definition.config:
+        ways = (
+            f"--server {name} --config {catalog.server(name).usual_place.path}" for name in able
+        )
+        raise DefinitionError(
+            f"workload {workload.name!r} requests gRPC, which only a configuration of your own"
+            f" passes on; name it: {' or '.join(ways)}",
+            path="--workload",
         )
 
 

@@ -65,6 +65,8 @@ class Lab:
     """Reader of the kernel's counters of server, backend and a local generator."""
     read_log: ReadLog
     """Reader of the end of a log on the target."""
+    native_backend: Callable[[], str]
+    """Returns a path at which the backend's host can run ``tuner-loadgen``."""
     runnable: Callable[[str], str] = str
     """Returns a path at which the account of the instances can run a program."""
 
@@ -234,6 +236,7 @@ class ThisMachine:
             ports = local.free_ports
             yield Lab(
                 *(deployer, work, LOOPBACK, LOOPBACK, ports, ports, counters.read, log_end),
+                lambda: local.runnable(str(loadgen_binary()), place),
                 runnable=lambda program: local.runnable(program, place),
             )
         finally:
@@ -389,6 +392,7 @@ class Fleet:
                     *map(self._connections.agent, (hosts.target, hosts.backend))
                 ),
                 self._connections.agent(hosts.target).log_end,
+                lambda: self._native_backend(place),
             )
         finally:
             with undisturbed():
@@ -406,6 +410,17 @@ class Fleet:
         """Implement ``Premises.service``."""
         return TargetService(self._inventory, self._connections, self.host)
 
+    def _native_backend(self, place: Path) -> str:
+        """Return a copy of tuner-loadgen in the lab, which every account can run."""
+        host = self._inventory.backend
+        copy = str(place / "programs" / "tuner-loadgen")
+        command = ("install", "-D", "-m", "0755", self._facts[host.name].loadgen, copy)
+        code, out, err = self._connections.agent(host).run_command(command)
+        if code:
+            said = err.strip() or out.strip()
+            raise HostError(f"{host.name}: tuner-loadgen cannot be copied to {copy}: {said}")
+        return copy
+
     def _ports(self, host: Host, address: str, count: int) -> Sequence[int]:
         return self._connections.agent(host).free_ports(address, count)
 
@@ -419,7 +434,7 @@ class Fleet:
             if missing:
                 raise HostError(f"no facts of {', '.join(h.name for h in missing)}")
             wanted = remote.checksum(binary)
-            measuring = (hosts.target, hosts.generator)
+            measuring = (hosts.target, hosts.generator, hosts.backend)
             stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
             # Nothing is installed for a service that is tuned in place.
             program = self._serves or lab_backend.SERVER.name

@@ -31,6 +31,7 @@ from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.record.model import ConfigurationRecord, StudyHost
 from tuner.render.render import export_placement
 from tuner.servers import backend as lab_backend
+from tuner.servers import native_backend
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration
@@ -80,8 +81,11 @@ def open_bench(
             address=lab.address,
             backend_address=lab.backend_address,
         )
-        lab.deployer.publish(generate(found.workload))
-        ground, backend = _with_backend(found, lab, ground)
+        site: dict[str, bytes] = {}
+        for each in (*others, found):
+            site |= generate(each.workload)
+        lab.deployer.publish(site)
+        ground, backend = _with_backend(found, others, lab, ground)
         found, ground = _with_certificate(found, ground, lab.work)
         # Not in create_store, because a study may have been killed in between.
         for configuration in (found.baseline, *found.others):
@@ -254,23 +258,35 @@ def _spec(found: Preflight) -> StudySpec:
 
 
 def _with_backend(
-    found: Preflight, lab: Lab, ground: TargetGround
+    found: Preflight, others: Sequence[Preflight], lab: Lab, ground: TargetGround
 ) -> tuple[TargetGround, tuple[int, ...]]:
-    """Return the ground with the workload's backend, and its processes."""
-    if found.workload.backend is None:
+    """Return the ground with the workload's backends, and their processes.
+
+    A backend over HTTP is an Nginx; all other protocols have one backend of ``tuner-loadgen``.
+    """
+    backends = [each.workload.backend for each in (found, *others) if each.workload.backend]
+    protocols = {protocol for backend in backends for protocol in backend.protocols}
+    if not protocols:
         return ground, ()
+    http = backends[0].count if "http" in protocols else 0
+    is_native = protocols != {"http"}
+    ports = lab.backend_ports(http + is_native)
     behind = replace(ground, binary=(found.backend or found.server).binary)
-    ports = lab.backend_ports(found.workload.backend.count)
     specs = [
-        lab_backend.instance(found.workload, behind, port, i) for i, port in enumerate(ports, 1)
+        lab_backend.instance(found.workload, behind, port, i)
+        for i, port in enumerate(ports[:http], 1)
     ]
+    if is_native:
+        native = replace(ground, binary=lab.native_backend())
+        specs.append(native_backend.instance(found.workload, native, ports[-1]))
     states = lab.deployer.deploy_backends(specs)
     for name, state in states.items():
         if state.state != "live":
             raise HostError(f"the {name} does not start: {state.message}")
     pids = tuple(pid for state in states.values() for pid in state.pids)
     addresses = tuple(f"{ground.backend_address}:{port}" for port in ports)
-    return replace(ground, upstreams=addresses), pids
+    at = addresses[-1] if is_native else ""
+    return replace(ground, upstreams=addresses[:http], native_backend=at), pids
 
 
 def _with_certificate(

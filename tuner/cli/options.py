@@ -39,7 +39,7 @@ _WORKLOAD = [
         metavar="NAME|FILE",
         help="Offer this workload: a YAML file, or static, proxy, https, site-https, page-http3,"
         " api-two-backends, file-100k-h1, file-100k-h2, https-proxy-20b, https-proxy-4k,"
-        " https-proxy-256k [as the study says].",
+        " https-proxy-256k, grpc [as the study says].",
     ),
     click.option(
         "--space",

@@ -7,7 +7,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeVar, cast
 
@@ -30,7 +30,12 @@ from tuner.space.kernel import BUILT_IN, LAYER, checked
 from tuner.space.space import BASELINES, Space, bind_space, spaces
 from tuner.stats.words import counted
 from tuner.words.terminal import OwnCodes, output_width, say_fitted
-from tuner.workload.workload import Workload, load_workload
+from tuner.workload.workload import (
+    BACKEND_PROTOCOLS,
+    BackendProtocol,
+    Workload,
+    load_workload,
+)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -128,7 +133,8 @@ def explain(
     explained = False
     for candidate in (name,) if name else (*spaces(), BUILT_IN):
         try:
-            bound = _bind(candidate, workload, force, assume)
+            # Which protocol a location speaks is known only with the user's own configuration.
+            bound = _bind(candidate, workload, force, assume, upstream=BACKEND_PROTOCOLS)
         except HostError:
             # The space's server is not installed, which matters only for a named space.
             if name:
@@ -288,7 +294,14 @@ def _draws(
             yield functools.partial(draw_configuration, rng, space, base, trades)
 
 
-def _bind(name: str, workload: str | None, force: Sequence[str], assume: str | None) -> _Bound:
+def _bind(
+    name: str,
+    workload: str | None,
+    force: Sequence[str],
+    assume: str | None,
+    *,
+    upstream: tuple[BackendProtocol, ...] = ("http",),
+) -> _Bound:
     server_name = _server_name(name)
     asked = load_workload(workload or ("proxy" if _is_proxy(name) else "static"))
     host = local.facts()
@@ -302,7 +315,7 @@ def _bind(name: str, workload: str | None, force: Sequence[str], assume: str | N
             found = server_of(server_name).detect()
         except HostError as error:
             raise HostError(f"{error}; or pass --assume VERSION") from None
-    facts = space_facts(host, found, asked, len(cores.server))
+    facts = replace(space_facts(host, found, asked, len(cores.server)), upstream=upstream)
     return _Bound(bind_space(name, facts, tuple(force)), found, asked, bool(assume))
 
 

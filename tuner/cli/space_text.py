@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tuner.machine.facts import ServerFacts
@@ -12,6 +12,9 @@ from tuner.space.file import parameter_nodes
 from tuner.space.parameter import Condition, Parameter
 from tuner.space.space import BASELINES, Space
 from tuner.workload.workload import Workload
+
+_MANY = 4
+"""Most parameters with one reason that have a line each."""
 
 
 def show_lines(
@@ -53,7 +56,21 @@ def show_lines(
         if reasons:
             yield ""
             yield title
-            yield from (f"  {name:<28} {reason}" for name, reason in reasons)
+            yield from _reasons(reasons)
+
+
+def _reasons(reasons: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line for each parameter, or for each reason that many parameters share."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        by_reason.setdefault(reason, []).append(name)
+    for name, reason in reasons:
+        if len(by_reason[reason]) <= _MANY:
+            yield f"  {name:<28} {reason}"
+    for reason, names in by_reason.items():
+        if len(names) > _MANY:
+            count = f"{len(names)} parameters"
+            yield f"  {count:<28} {reason}: {', '.join(names)}"
 
 
 def explain_lines(space: Space, server: ServerFacts, name: str) -> Iterator[str]:

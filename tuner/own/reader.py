@@ -108,6 +108,11 @@ class Reader(Protocol):
         ...
 
     @property
+    def passes_grpc(self) -> bool:
+        """True if the lab can answer gRPC behind it."""
+        ...
+
+    @property
     def place(self) -> PlaceFinder | None:
         """Finder of a lab's parameters in the files of a service; None: they cannot be."""
         ...

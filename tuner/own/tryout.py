@@ -2,7 +2,8 @@
 
 Validation by the server does not show whether a request is answered: conditions on headers,
 addresses or links turn some away. The baseline runs for a moment on this machine, with a stand-in
-for the backend. Nothing is known where it cannot run or answer; the study's own checks follow.
+for the backend over HTTP, and with the backend itself for other protocols. Nothing is known where
+it cannot run or answer; the study's own checks follow.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from tuner.hosts.access import is_enterable
 from tuner.machine.facts import ServerFacts
 from tuner.paths import temporary
+from tuner.servers import native_backend
 from tuner.servers.moment import FAILURES, MakeSpec, ask, free_port, running
 from tuner.servers.trial import trial_ground
 from tuner.workload.site import content
@@ -70,9 +72,12 @@ def wrong_answer(
             return None
         ground = trial_ground(server, workload, folder)
         _write_site(workload, asked, ground.site_dir)
-        if workload.backend is not None:
+        if ground.upstreams and workload.backend is not None:
             address = stack.enter_context(_backend(workload.backend))
             ground = replace(ground, upstreams=(address,))
+        if ground.native_backend:
+            address = stack.enter_context(native_backend.running(workload, folder))
+            ground = replace(ground, native_backend=address)
         port = free_port()
         spec = make(ground, port)
         try:
@@ -101,8 +106,11 @@ def _text(log: Path) -> str:
 def _write_site(workload: Workload, asked: Sequence[Request], folder: Path) -> None:
     """Write the files that are asked for."""
     paths = {one.path.partition("?")[0] for one in asked}
+    folder.mkdir(parents=True, exist_ok=True)
     for file in workload.site:
-        if file.path in paths or f"{file.path.rpartition('/')[0]}/" in paths:
+        # Empty files are scripts, which any path may lead to.
+        wanted = file.path in paths or f"{file.path.rpartition('/')[0]}/" in paths
+        if wanted or not file.size_bytes:
             place = folder / file.path.removeprefix("/")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content(file))

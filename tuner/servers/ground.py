@@ -32,6 +32,8 @@ class TargetGround:
     protocol: WireProtocol = "http1"
     certificate: Certificate | None = None
     """Certificate of the instances; None: cleartext."""
+    native_backend: str = ""
+    """``host:port`` of the backend for FastCGI, uwsgi, SCGI and gRPC; empty without."""
     address: str = "127.0.0.1"
     """Address on which instances listen."""
     backend_address: str = "127.0.0.1"

@@ -21,6 +21,7 @@ from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.paths import temporary
 from tuner.servers import backend as lab_backend
+from tuner.servers import native_backend
 from tuner.servers.ground import TargetGround
 from tuner.servers.trial import trial_ground
 from tuner.workload.site import generate
@@ -98,11 +99,15 @@ def tried_out(
                 " set TMPDIR to a folder that everyone can enter, such as /var/tmp"
             )
         ground = trial_ground(server, workload, folder)
+        ground.site_dir.mkdir()
         for path, body in generate(workload).items():
             place = ground.site_dir / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(body)
-        if workload.backend is not None and behind is not None:
+        if ground.native_backend:
+            address = stack.enter_context(native_backend.running(workload, folder))
+            ground = replace(ground, native_backend=address)
+        if workload.backend is not None and behind is not None and ground.upstreams:
             ports = [free_port() for _ in range(workload.backend.count)]
             back = replace(ground, binary=behind.binary)
             for number, port in enumerate(ports, 1):

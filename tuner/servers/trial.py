@@ -76,6 +76,7 @@ def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Targe
     """
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     tls = workload.wire.tls
+    protocols = workload.backend.protocols if workload.backend else ()
     return TargetGround(
         binary=server.binary,
         instances_dir=folder,
@@ -83,7 +84,8 @@ def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Targe
         site_dir=folder / "site",
         cpus=cpus,
         backend_cpus=cpus,
-        upstreams=(_NOWHERE,) if workload.backend else (),
+        upstreams=(_NOWHERE,) if "http" in protocols else (),
+        native_backend=_NOWHERE if {*protocols} - {"http"} else "",
         protocol=workload.wire.protocol,
         certificate=make_certificate(tls.server_name) if tls else None,
     )

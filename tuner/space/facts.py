@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tuner.machine.facts import HostFacts, ServerFacts
 from tuner.workload.wire import WireProtocol
-from tuner.workload.workload import Workload
+from tuner.workload.workload import BackendProtocol, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class SpaceFacts:
     """Body of the largest request, bytes."""
     proxied: bool = False
     """True if the server is a proxy."""
+    upstream: tuple[BackendProtocol, ...] = ("http",)
+    """Protocols in which a proxy asks the servers behind it."""
     kernel: tuple[int, ...] = ()
     """Version of the target's Linux, ``(6, 1, 0)``; empty if unknown."""
     kernel_tls: bool = False
@@ -105,6 +107,7 @@ def space_facts(
         response_bytes=_largest_answer(workload),
         request_bytes=max(len(request.body) for request in workload.requests),
         proxied=workload.backend is not None,
+        upstream=workload.backend.protocols if workload.backend else ("http",),
         kernel=host.kernel_tuple,
         kernel_tls=host.kernel_tls,
         openssl=server.openssl_tuple,

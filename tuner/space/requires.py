@@ -13,9 +13,10 @@ from tuner.errors import quoted
 from tuner.reading.located import Node, parse_integer, parse_size
 from tuner.space.facts import SpaceFacts
 from tuner.workload.wire import PROTOCOLS
+from tuner.workload.workload import BACKEND_PROTOCOLS
 
 WORKLOAD_KEYS = (
-    *("tls", "protocol", "proxied"),
+    *("tls", "protocol", "proxied", "upstream"),
     *("response_bytes", "request_bytes", "streams", "connections"),
 )
 SERVER_KEYS = ("version", "module", "openssl", "kernel", "kernel_tls")
@@ -112,6 +113,14 @@ def _workload(keys: Mapping[str, Node], facts: SpaceFacts) -> None:
     if "proxied" in keys and keys["proxied"].boolean() != facts.proxied:
         wanted = "without" if facts.proxied else "with"
         raise Unavailable(f"is for workloads {wanted} a backend", workload=True)
+    if "upstream" in keys:
+        spoken = [item.one_of(BACKEND_PROTOCOLS) for item in _items(keys["upstream"])]
+        if not set(spoken) & {*facts.upstream}:
+            wanted = " or ".join(spoken)
+            raise Unavailable(
+                f"is for upstreams that speak {wanted}; these speak {' and '.join(facts.upstream)}",
+                workload=True,
+            )
     numbers = {
         "response_bytes": facts.response_bytes,
         "request_bytes": facts.request_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,10 +17,13 @@ from tuner.reading.located import Node, did_you_mean, read_yaml
 from tuner.workload.answers import ANSWER_HEADER, Answer, read_answer
 from tuner.workload.arrivals import Arrival, read_arrival
 from tuner.workload.bodies import read_body
+from tuner.workload.grpc import TRAILERS, framed, is_grpc
 from tuner.workload.site import FILE_KINDS, FileKind, SiteFile, content
 from tuner.workload.url_list import read_urls
 from tuner.workload.wire import Wire, read_wire
 
+BackendProtocol = Literal["http", "fastcgi", "uwsgi", "scgi", "grpc"]
+BACKEND_PROTOCOLS: tuple[BackendProtocol, ...] = get_args(BackendProtocol)
 Checked = Literal["sample", "all"]
 CHECKED: tuple[Checked, ...] = get_args(Checked)
 
@@ -37,6 +40,7 @@ MOST_BACKENDS = 16
 INDEX = "index.html"
 OWN_SITE = "own"
 _ANY_STATUS = "any"
+_OK = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class Backend:
     """True if it answers with the site's files instead of a single body."""
     own_answers: bool = False
     """True if it gives each request its own answer instead of a single body."""
+    protocols: tuple[BackendProtocol, ...] = ("http",)
+    """Protocols in which the server under test asks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,22 @@ class Workload:
     """Set if the server under test is a proxy."""
     own_site: bool = False
     """True to ask for the user's own files, on the server under test."""
+
+    @property
+    def speaks_grpc(self) -> bool:
+        """True if the requests use gRPC."""
+        return any(is_grpc(request.headers) for request in self.requests)
+
+    @property
+    def answerable(self) -> frozenset[BackendProtocol]:
+        """Return the protocols in which a backend of the lab can answer the requests."""
+        if self.backend is None:
+            return frozenset()
+        if self.speaks_grpc:
+            return frozenset({"grpc"})
+        # The files of a site are served by Nginx alone.
+        site: frozenset[BackendProtocol] = frozenset({"http"})
+        return site if self.backend.serves_site else site | {"fastcgi", "uwsgi", "scgi"}
 
 
 def load_workload(name_or_path: str) -> Workload:
@@ -157,10 +179,12 @@ def _workload(root: Node, folder: Path) -> Workload:
     )
     if not requests:
         raise keys["requests"].error("at least one request is needed")
+    wire = read_wire({key: keys[key] for key in _WIRE if key in keys}, folder)
+    _check_grpc(keys["requests"], requests, wire, backend)
     return Workload(
         name=keys["workload"].text(),
         summary=keys["summary"].text() if "summary" in keys else "",
-        wire=read_wire({key: keys[key] for key in _WIRE if key in keys}, folder),
+        wire=wire,
         requests=requests,
         connections=keys["connections"].integer(1, 100_000) if "connections" in keys else 32,
         arrival=read_arrival(keys["arrival"], folder) if "arrival" in keys else "poisson",
@@ -169,6 +193,27 @@ def _workload(root: Node, folder: Path) -> Workload:
         backend=backend,
         own_site=own_site,
     )
+
+
+def _check_grpc(
+    node: Node, requests: Sequence[Request], wire: Wire, backend: Backend | None
+) -> None:
+    """Raise DefinitionError if requests of gRPC cannot be offered.
+
+    Raises:
+        DefinitionError: at the line of the workload.
+    """
+    count = sum(is_grpc(request.headers) for request in requests)
+    if not count:
+        return
+    if count < len(requests):
+        raise node.error("requests of gRPC and others need workloads of their own")
+    if wire.protocol != "http2":
+        raise node.error("gRPC needs HTTP/2; add to the workload: protocol: http2")
+    if backend is not None and backend.serves_site:
+        raise node.error("a backend of gRPC has a body or answers; it serves no site")
+    if any(request.answer and request.answer.status != _OK for request in requests):
+        raise node.error("answers of gRPC have the status 200")
 
 
 def _site(node: Node) -> tuple[SiteFile, ...]:
@@ -277,9 +322,8 @@ def _request(
         required=("path",),
         optional=("weight", "method", "headers", "body", "body_file", "answer", "expect"),
     )
-    method = keys["method"].text() if "method" in keys else "GET"
-    if not _TOKEN.fullmatch(method):
-        raise keys["method"].error(f"{quoted(method)} is not an HTTP method such as GET")
+    method, headers = _method_and_headers(keys)
+    grpc = is_grpc(headers)
     path = keys["path"].text()
     if not TARGET.fullmatch(path):
         raise keys["path"].error(
@@ -294,6 +338,8 @@ def _request(
     if own is not None:
         answer = own.body
         status = own.status if status is None and not any_status else status
+    if grpc and answer is not None:
+        answer = framed(answer)
     # The content of the user's own files is unknown here, so only the status is expected.
     unknown = answer is None and own is None and status is None
     if unknown and answers is not None and not any_status:
@@ -303,7 +349,6 @@ def _request(
         )
     if status is None and not any_status:
         status = 200
-    headers = _headers(keys["headers"]) if "headers" in keys else ()
     # The answer to HEAD has the length in a header and no body.
     free = "expect" in keys and "body" in keys["expect"].entries()
     if answer is not None and (status == 200 or own) and method != "HEAD" and not free:
@@ -313,6 +358,8 @@ def _request(
     if weight <= 0:
         raise keys["weight"].error("allowed: a number above 0")
     body, media = _body(keys, folder)
+    if grpc:
+        body = framed(body)
     if media and not any(name.lower() == "content-type" for name, _ in headers):
         headers = (*headers, ("Content-Type", media))
     return Request(
@@ -327,6 +374,18 @@ def _request(
         answer=own,
         checked=checked,
     )
+
+
+def _method_and_headers(keys: Mapping[str, Node]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return both, with what every request of gRPC has."""
+    headers = _headers(keys["headers"]) if "headers" in keys else ()
+    grpc = is_grpc(headers)
+    if grpc and not any(name.lower() == "te" for name, _ in headers):
+        headers = (*headers, TRAILERS)
+    method = keys["method"].text() if "method" in keys else "POST" if grpc else "GET"
+    if not _TOKEN.fullmatch(method):
+        raise keys["method"].error(f"{quoted(method)} is not an HTTP method such as GET")
+    return method, headers
 
 
 def _own_answer(keys: Mapping[str, Node], backend: Backend | None) -> Answer | None:

@@ -19,6 +19,7 @@ from tuner.servers import caddy
 from tuner.workload.workload import Workload
 
 reads_with_program = True
+passes_grpc = False
 place = None
 
 

@@ -1,22 +1,23 @@
 """The requests that the lab can answer, and what to ask instead of the others.
 
-Behind ``proxy_pass`` stands the lab's backend, and below the document root are the workload's
-files. Nothing stands behind ``fastcgi_pass`` and its like, so a request that arrives there would
-fail after the start.
+Behind ``proxy_pass``, ``fastcgi_pass`` and their like stands the lab's backend, and below the
+document root are the workload's files. A request that nothing answers would fail after the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
 from tuner.errors import DefinitionError
-from tuner.own.nginx.locations import PASSES, Location, route
+from tuner.own.nginx.locations import PASSES, PROTOCOLS, Location, route
+from tuner.own.nginx.scripts import scripts
 from tuner.own.nginx.tree import Directive, walk
 from tuner.own.ways_out import ways_out
 from tuner.workload.below import below
+from tuner.workload.workload import BackendProtocol
 
 Content = Literal["backend", "files", "own"]
 """Content that a workload requests: the lab's backend, its files, or that of the server."""
@@ -35,11 +36,8 @@ _HANDLERS = (
 """Directives that answer by themselves, without a file or a server behind."""
 _ANYWHERE = "/app/"
 """A path for ``location /``, which answers wherever no other location does."""
-_BuiltIn = tuple[Content, tuple[str, ...], str]
-_FILES: _BuiltIn = ("files", ("/index.html",), "measure its files: --workload static")
-_PROXY: _BuiltIn = ("backend", ("/api/x",), "measure it as a proxy: --workload proxy")
-_OTHER: Mapping[Content, _BuiltIn] = {"backend": _FILES, "files": _PROXY, "own": _PROXY}
-"""Content, paths and option of the built-in workload for another kind of content."""
+_ORDINARY: frozenset[BackendProtocol] = frozenset({"http", "fastcgi", "uwsgi", "scgi"})
+_GRPC: frozenset[BackendProtocol] = frozenset({"grpc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +47,15 @@ class Answering:
     content: Content
     keep_upstreams: bool = False
     """True if the upstreams of the configuration answer."""
+    speaks: frozenset[BackendProtocol] = _ORDINARY
+    """Protocols in which the lab's backend can answer the workload."""
 
     def why_not(self, chain: Sequence[Directive]) -> str:
         """Return why the lab cannot answer where a chain of blocks ends; empty if it can."""
         last = chain[-1]
         passes = [found for found in last.children(*PASSES) if not self._stands(found)]
         if passes:
-            kind = _SPEAKS[passes[0].name]
-            return f"needs {kind} ({passes[0].where}), which the lab does not have"
+            return self._needed(passes[0])
         if self.content == "own":
             return ""
         for block in dict.fromkeys((chain[1], last)) if len(chain) > 1 else (last,):
@@ -66,6 +65,19 @@ class Answering:
         if self.content == "backend" and not any(True for _ in last.children(*PASSES)):
             return "has no proxy_pass"
         return ""
+
+    def _needed(self, found: Directive) -> str:
+        """Return what a location with a directive needs that the lab does not have."""
+        kind = f"needs {_SPEAKS[found.name]} ({found.where})"
+        if found.name not in PROTOCOLS:
+            return f"{kind}, which the lab does not have"
+        if self.content != "backend":
+            return f"{kind}, and this workload requests files"
+        if PROTOCOLS[found.name] in _GRPC:
+            return f"{kind}, which this workload does not ask for"
+        if self.speaks == _GRPC:
+            return f"{kind}, and this workload asks for gRPC"
+        return f"{kind}, and the files of a site are behind proxy_pass only"
 
     def check(
         self, http: Directive, server: Directive, paths: Sequence[str], *, proxied: bool
@@ -117,6 +129,10 @@ class Answering:
         for path, found in sorted(named.items(), key=lambda pair: pair[0] == _ANYWHERE):
             if _answers(self, http, server, [below(path, one) for one in paths]):
                 yield f"{path} ({found.where})"
+        for script in scripts(server, ()) if self.content == "backend" else ():
+            # `location ~ \.php(/|$)` takes what follows the name of a script.
+            if _answers(self, http, server, [below(script, one) for one in paths]):
+                yield f"{script} ({server.where})"
 
     def _servers(self, http: Directive, server: Directive, paths: Sequence[str]) -> Iterator[str]:
         """Yield options for other servers that the lab can answer for all paths."""
@@ -127,18 +143,41 @@ class Answering:
                 yield f"--server-name {plain[0]} ({other.where})"
 
     def _workloads(self, http: Directive, server: Directive) -> Iterator[str]:
-        """Yield built-in workloads that this server answers."""
-        content, paths, said = _OTHER[self.content]
-        other = Answering(content, self.keep_upstreams)
-        if _answers(other, http, server, paths):
-            yield said
-        else:
-            below_them = other._locations(http, server, paths)
-            yield from (f"{said} --location {name}" for name in islice(below_them, 1))
+        """Yield built-in workloads of other kinds that this server answers."""
+        for one in _BUILT_IN:
+            same = one.content != "backend" or one.speaks == self.speaks
+            if one.content == self.content and same:
+                continue
+            other = Answering(one.content, self.keep_upstreams, one.speaks)
+            if _answers(other, http, server, (one.path,)):
+                yield one.option
+            else:
+                below_them = other._locations(http, server, (one.path,))
+                yield from (f"{one.option} --location {name}" for name in islice(below_them, 1))
 
     def _stands(self, found: Directive) -> bool:
         """Return whether a server stands behind a directive in the lab."""
-        return self.keep_upstreams or (found.name == "proxy_pass" and self.content == "backend")
+        if self.keep_upstreams:
+            return True
+        return self.content == "backend" and PROTOCOLS.get(found.name) in self.speaks
+
+
+@dataclass(frozen=True, slots=True)
+class _BuiltIn:
+    """A built-in workload for one kind of content."""
+
+    content: Content
+    speaks: frozenset[BackendProtocol]
+    path: str
+    """A path that it requests."""
+    option: str
+
+
+_BUILT_IN = (
+    _BuiltIn("files", _ORDINARY, "/index.html", "measure its files: --workload static"),
+    _BuiltIn("backend", _ORDINARY, "/api/x", "measure it as a proxy: --workload proxy"),
+    _BuiltIn("backend", _GRPC, "/shop.Orders/Get", "measure it with gRPC: --workload grpc"),
+)
 
 
 def _answers(lab: Answering, http: Directive, server: Directive, paths: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tuner.own.bound import UnplaceableError
 from tuner.own.nginx.edits import Edit, Set
-from tuner.own.nginx.places import NginxScope, Pair, Plain, agreed, removed, spots
+from tuner.own.nginx.places import ContextLevel, NginxScope, Pair, Plain, agreed, removed, spots
 from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tree import Directive
 from tuner.reading.located import format_size, parse_integer, parse_size
@@ -164,15 +164,23 @@ class OpenFileCache:
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyBuffers:
+class AnswerBuffers:
     """The buffers of an answer from behind, with the sizes that must fit them.
 
     Nginx refuses a ``proxy_busy_buffers_size`` below the largest buffer or above all of
     ``proxy_buffers`` but one, and a ``proxy_temp_file_write_size`` below the largest buffer
-    (ngx_http_proxy_merge_loc_conf); both are changed only where they would be refused.
+    (ngx_http_proxy_merge_loc_conf); both are changed only where they would be refused. The same
+    holds for FastCGI, uwsgi and SCGI.
     """
 
-    names: tuple[str, ...] = ("proxy_buffer_size", "proxy_buffers_number", "proxy_buffers_size")
+    level: ContextLevel = "proxy"
+    """Protocol, which begins the names of the directives."""
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Implement ``BoundGroup``."""
+        before = self.level
+        return f"{before}_buffer_size", f"{before}_buffers_number", f"{before}_buffers_size"
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -186,20 +194,22 @@ class ProxyBuffers:
         yield from self._pair.edits(scope, wanted)
         first, each = parse_size(wanted[self.names[0]]), parse_size(wanted[self.names[2]])
         largest, most = max(first, each), (parse_integer(wanted[self.names[1]]) - 1) * each
-        for spot in spots(scope.serving, "proxy"):
-            said = [parse_size(found.args[0]) for found in spot.found("proxy_busy_buffers_size")]
+        busy_size, write_size = (
+            f"{self.level}_{name}" for name in ("busy_buffers_size", "temp_file_write_size")
+        )
+        for spot in spots(scope.serving, self.level):
+            said = [parse_size(found.args[0]) for found in spot.found(busy_size)]
             busy = said[-1] if said else 2 * largest
             if not largest <= busy <= most:
-                fitting = format_size(min(2 * largest, most))
-                yield spot.put("proxy_busy_buffers_size", fitting)
-            written = spot.found("proxy_temp_file_write_size")
+                yield spot.put(busy_size, format_size(min(2 * largest, most)))
+            written = spot.found(write_size)
             if written and parse_size(written[-1].args[0]) < largest:
-                yield spot.put("proxy_temp_file_write_size", format_size(2 * largest))
+                yield spot.put(write_size, format_size(2 * largest))
 
     @property
     def _size(self) -> Plain:
-        return Plain(self.names[0], "proxy")
+        return Plain(self.names[0], self.level)
 
     @property
     def _pair(self) -> Pair:
-        return Pair((self.names[1], self.names[2]), "proxy_buffers", "proxy")
+        return Pair((self.names[1], self.names[2]), f"{self.level}_buffers", self.level)

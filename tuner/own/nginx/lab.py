@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tuner.own.nginx.locations import PASSES, Location
+from tuner.own.nginx.locations import PASSES, PROTOCOLS, Location, target_of
 from tuner.own.nginx.places import socket_options
 from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.slot import NginxLabSlot
@@ -87,6 +87,12 @@ _FILES = (
     *("proxy_ssl_crl", "grpc_ssl_trusted_certificate", "xslt_stylesheet"),
 )
 _DROPPED_OPTIONS = ("proxy_protocol",)
+_SCHEMES = {
+    "proxy_pass": ("https://", "http://"),
+    "grpc_pass": ("grpcs://", "grpc://"),
+    "uwsgi_pass": ("suwsgi://", "uwsgi://"),
+}
+"""Schemes over TLS and in cleartext, of the directives that name one."""
 _URI_VARIABLES = ("$request_uri", "$uri", "$is_args", "$args", "$query_string")
 
 
@@ -103,11 +109,11 @@ class _NginxLabBuilder:
         self._blocks = {block.key for chain in serving.chains for block in chain[1:]}
         # From the candidate, which may have an upstream that the user's files lack.
         self._proxied = {
-            _address(found.args[0]).partition("/")[0]
+            _name_of(found): found.name
             for server in walk(directives)
             if server.key == self._server
             for found in walk((server,))
-            if found.name == "proxy_pass"
+            if found.name in PROTOCOLS
         }
         self._upstreams = {found.args[0] for found in walk(directives) if found.name == "upstream"}
 
@@ -289,29 +295,33 @@ class _NginxLabBuilder:
         if self.stand.keep_upstreams:
             yield found
             return
-        speaks = found.name == "proxy_pass"
-        target = self.stand.backend if speaks and self.stand.backend else NOBODY
-        name = _address(found.args[0]).partition("/")[0] or found.args[0]
+        target, name = self._stand_in(found.name), _name_of(found)
+        secure, scheme = _SCHEMES.get(found.name, ("", ""))
         if name in self._upstreams:
             # The block's servers are replaced; its name and kept connections stay.
-            yield found if not speaks else self._with(found, f"http://{_address(found.args[0])}")
+            given, rest = target_of(found)
+            yield self._with(found, f"{scheme if given else ''}{rest}")
         else:
-            scheme = {"proxy_pass": "http://", "grpc_pass": "grpc://"}.get(found.name, "")
-            path = _path_of(found.args[0]) if speaks else ""
-            yield self._with(found, f"{scheme}{target}{path}")
-        if not (speaks and self.stand.backend):
+            path = _path_of(found.args[0]) if found.name == "proxy_pass" else ""
+            yield self._with(found, f"{scheme}{target or NOBODY}{path}")
+        if not target:
             self._changed(found, "it has no upstream in the lab, and requests to it fail")
             return
-        if found.args[0].startswith("https://"):
+        if secure and found.args[0].startswith(secure):
             self._changed(found, "the lab's backend is asked in cleartext")
         self.notes.append(f"{found.where}: the workload's backend stands behind {name}")
+
+    def _stand_in(self, name: str) -> str:
+        """Return the address of the lab's backend behind a directive; empty without."""
+        if name not in PROTOCOLS:
+            return ""
+        return self.stand.backend if name == "proxy_pass" else self.stand.native_backend
 
     def _upstream(self, found: Directive) -> Iterator[Directive]:
         if self.stand.keep_upstreams:
             yield found
             return
-        proxied = found.args[0] in self._proxied and self.stand.backend
-        address = self.stand.backend if proxied else NOBODY
+        address = self._stand_in(self._proxied.get(found.args[0], "")) or NOBODY
         block = []
         for child in found.block or ():
             if child.name == "server":
@@ -421,14 +431,17 @@ def _made(name: str, *args: str) -> Directive:
     return Directive(name, args, "tuner", 1)
 
 
-def _address(target: str) -> str:
-    """Return what follows the scheme of a target, ``https://`` or ``$scheme://``; empty without."""
-    return target.partition("://")[2]
+def _name_of(found: Directive) -> str:
+    """Return the upstream or the address of a directive that passes requests on."""
+    _, target = target_of(found)
+    # The path of a socket ends before that of the request.
+    socket = target.startswith("unix:")
+    return ":".join(target.split(":")[:2]) if socket else target.partition("/")[0]
 
 
 def _path_of(target: str) -> str:
     """Return the path of a ``proxy_pass``, which is part of requests to the backend."""
-    rest = _address(target) or target
+    rest = target.partition("://")[2] or target
     if rest.startswith("unix:"):
         return rest.removeprefix("unix:").partition(":")[2]
     for variable in _URI_VARIABLES:

@@ -7,16 +7,28 @@ https://nginx.org/en/docs/http/ngx_http_core_module.html#location
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tuner.own.nginx.tree import Directive
+from tuner.workload.workload import BackendProtocol
 
-PASSES = (
-    *("proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"),
+PROTOCOLS: Mapping[str, BackendProtocol] = MappingProxyType(
+    {
+        "proxy_pass": "http",
+        "grpc_pass": "grpc",
+        "fastcgi_pass": "fastcgi",
+        "uwsgi_pass": "uwsgi",
+        "scgi_pass": "scgi",
+    }
 )
-"""Directives that pass a request to a server behind this one."""
+"""Directives that pass a request to a server behind this one, with its protocol, of those that the
+lab can speak."""
+PASSES = (*PROTOCOLS, "memcached_pass")
+"""All directives that pass a request to a server behind this one."""
 _VARIABLE = re.compile(r"\$\{?(request_uri|uri|is_args|args|query_string)\b\}?")
+_SCHEME = re.compile(r"(?:https?|grpcs?|s?uwsgi|\$\w+)://")
 _MOST_REWRITES = 10
 """Nginx ends a request with more."""
 _MODIFIERS = ("=", "~", "~*", "^~")
@@ -64,13 +76,16 @@ def route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, ..
     chain = _match(server, path)
     for _ in range(_MOST_REWRITES):
         rewritten = _rewritten(chain[-1] if chain else server, path)
+        if rewritten is None and proxied:
+            # A named location may rewrite too.
+            behind = _behind(server, chain, path)
+            rewritten = _rewritten(behind[-1], path) if behind != chain else None
+            chain = behind if rewritten is None else chain
         if rewritten is None:
             break
         path = rewritten
         chain = _match(server, path)
-    if proxied:
-        chain = _behind(server, chain)
-    elif path.endswith("/"):
+    if not proxied and path.endswith("/"):
         # `index` redirects inside, and the file's own location answers.
         chain = _match(server, f"{path}index.html")
     return chain
@@ -117,7 +132,7 @@ def _search(pattern: str, path: str, flags: int = 0) -> re.Match[str] | None:
         return None
 
 
-def _behind(server: Directive, chain: tuple[Directive, ...]) -> tuple[Directive, ...]:
+def _behind(server: Directive, chain: tuple[Directive, ...], path: str) -> tuple[Directive, ...]:
     """Return the fallback of ``try_files`` or ``error_page`` where a server behind this answers."""
     inner = (server, *chain)
     if any(True for _ in inner[-1].children(*PASSES)):
@@ -139,7 +154,7 @@ def _behind(server: Directive, chain: tuple[Directive, ...]) -> tuple[Directive,
             if last.startswith("@") and location.args == (last,):
                 return (location,)
         if last.startswith("/"):
-            there = _match(server, last.partition("?")[0])
+            there = _match(server, _filled_in(last, path))
             if there and any(True for _ in there[-1].children(*PASSES)):
                 return there
     return chain
@@ -199,3 +214,21 @@ class Location:
         """Return whether the regular expression matches a path."""
         flags = re.IGNORECASE if self.modifier == "~*" else 0
         return _search(self.pattern, path, flags) is not None
+
+
+def passed(block: Directive) -> Directive | None:
+    """Return the directive of a location that passes requests on; None without."""
+    return next(block.children(*PASSES), None)
+
+
+def target_of(found: Directive) -> tuple[str, str]:
+    """Return the scheme of a directive that passes requests on, and the rest of its target."""
+    scheme = _SCHEME.match(found.args[0])
+    end = scheme.end() if scheme else 0
+    return found.args[0][:end], found.args[0][end:]
+
+
+def protocol_of(chain: Sequence[Directive]) -> BackendProtocol | None:
+    """Return the protocol of the server behind the end of a chain, if the lab can speak it."""
+    found = passed(chain[-1])
+    return PROTOCOLS.get(found.name) if found else None

@@ -13,12 +13,14 @@ from typing import Literal
 
 from tuner.own.bound import UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Remove, Set
-from tuner.own.nginx.locations import effective, innermost
+from tuner.own.nginx.locations import effective, innermost, passed
 from tuner.own.nginx.serving import NginxServing, address_of, servers
 from tuner.own.nginx.tree import Directive
 from tuner.space.space import SpaceFacts
 
-ContextLevel = Literal["main", "events", "request", "server", "proxy"]
+ContextLevel = Literal[
+    "main", "events", "request", "server", "proxy", "fastcgi", "uwsgi", "scgi", "grpc"
+]
 
 SOCKET_OPTIONS = (
     *("setfib", "fastopen", "backlog", "rcvbuf", "sndbuf", "accept_filter", "deferred", "bind"),
@@ -72,21 +74,21 @@ def spots(serving: NginxServing, level: ContextLevel) -> list[DirectiveSpot]:
             return [DirectiveSpot(chain, serving.http) for chain in serving.chains]
         case "server":
             return [DirectiveSpot((serving.http, serving.server), serving.server)]
-        case "proxy":
-            for chain in serving.chains:
-                proxy_pass(chain)
-            return [DirectiveSpot(chain, innermost(chain)) for chain in serving.chains]
+        case _:
+            return _passing(serving, f"{level}_pass")
 
 
-def proxy_pass(chain: Sequence[Directive]) -> Directive:
-    """Return the directive that forwards requests.
+def _passing(serving: NginxServing, name: str) -> list[DirectiveSpot]:
+    """Return the locations that pass requests on by a directive; others may use another one.
 
     Raises:
-        UnplaceableError: the location does not proxy.
+        UnplaceableError: there is none, or a location passes no requests on.
     """
-    for found in chain[-1].children("proxy_pass"):
-        return found
-    raise UnplaceableError(f"{chain[-1].where} has no proxy_pass")
+    chains = [chain for chain in serving.chains if any(chain[-1].children(name))]
+    for chain in serving.chains:
+        if not chains or passed(chain[-1]) is None:
+            raise UnplaceableError(f"{chain[-1].where} has no {name}")
+    return [DirectiveSpot(chain, innermost(chain)) for chain in chains]
 
 
 def agreed(values: Mapping[Directive | None, str | None]) -> str | None:

@@ -25,6 +25,7 @@ from tuner.space.space import Space
 from tuner.workload.workload import Workload
 
 reads_with_program = False
+passes_grpc = True
 
 _PATHS = ("/",)
 """The paths that a host is asked for: those of the lab's files say nothing of its own."""

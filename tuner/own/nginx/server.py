@@ -17,7 +17,8 @@ from tuner.own.nginx.answerable import Answering, Content
 from tuner.own.nginx.edits import Edit, change_texts, change_tree
 from tuner.own.nginx.gaps import NginxGaps, more_gaps, of_tls
 from tuner.own.nginx.lab import NginxLabConfiguration, carry
-from tuner.own.nginx.locations import effective, route, turns_away
+from tuner.own.nginx.locations import effective, protocol_of, route, turns_away
+from tuner.own.nginx.scripts import scripts
 from tuner.own.nginx.serving import NginxServing, names, serving
 from tuner.own.nginx.slot import NginxLabSlot
 from tuner.own.nginx.table import bind, changes
@@ -33,8 +34,9 @@ from tuner.servers.server import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
+from tuner.workload.site import SiteFile
 from tuner.workload.wire import Tls, Wire
-from tuner.workload.workload import Request, Workload
+from tuner.workload.workload import BACKEND_PROTOCOLS, Request, Workload
 
 _PORT = 18_080
 """Port for ``nginx -t``, which accepts a used one."""
@@ -97,7 +99,9 @@ def sites_of(wishes: OwnOptions, workload: Workload) -> Iterator[str]:
 def _lab(wishes: OwnOptions, workload: Workload) -> Answering:
     """Return what the lab can answer."""
     content: Content = "backend" if workload.backend is not None else "files"
-    return Answering("own" if workload.own_site else content, wishes.keep_upstreams)
+    if workload.own_site:
+        content = "own"
+    return Answering(content, wishes.keep_upstreams, workload.answerable)
 
 
 def locate(
@@ -124,8 +128,25 @@ def locate(
     )
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
+    workload = _with_protocols(found, workload)
     _check_protocol(found, workload.wire)
     return NginxOwnConfiguration(wishes, found, workload)
+
+
+def _with_protocols(found: NginxServing, workload: Workload) -> Workload:
+    """Return the workload with a backend that speaks as the locations ask it."""
+    if workload.backend is None:
+        return workload
+    spoken = {protocol for chain in found.chains if (protocol := protocol_of(chain))}
+    protocols = tuple(one for one in BACKEND_PROTOCOLS if one in spoken) or ("http",)
+    backend = replace(workload.backend, protocols=protocols)
+    if protocols == ("http",):
+        return replace(workload, backend=backend)
+    known = {file.path for file in workload.site}
+    paths = [request.path for request in workload.requests]
+    made = (path for path in scripts(found.server, paths) if path not in known)
+    site = (*workload.site, *(SiteFile(path, 0, "text") for path in made))
+    return replace(workload, backend=backend, site=site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +234,7 @@ class OwnNginx(OfKind):
             workers=len(ground.cpus),
             cpu_mask=cpu_mask(ground.cpus),
             backend=next(iter(ground.upstreams), ""),
+            native_backend=ground.native_backend,
             root=wishes.root if workload.own_site else str(ground.site_dir),
             own_site=workload.own_site,
             tls_dir=str(directory / TLS_FOLDER) if ground.certificate else "",

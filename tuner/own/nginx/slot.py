@@ -23,7 +23,9 @@ class NginxLabSlot:
     """CPUs of the server, the value of ``auto``."""
     cpu_mask: str
     backend: str
-    """Address such as ``127.0.0.1:18079``; empty if the workload has no backend."""
+    """Address such as ``127.0.0.1:18079``; empty if the workload has no backend over HTTP."""
+    native_backend: str
+    """Address of the backend for FastCGI, uwsgi, SCGI and gRPC; empty without."""
     root: str
     """Document root instead of the server's; empty: the configuration's."""
     own_site: bool

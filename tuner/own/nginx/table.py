@@ -7,10 +7,11 @@ from types import MappingProxyType
 
 from tuner.own import bound as bounds
 from tuner.own.bound import BoundGroup, BoundSpace
+from tuner.own.nginx.applications import CacheUpdates, KeptApplications
 from tuner.own.nginx.compound import (
     AccessLog,
+    AnswerBuffers,
     OpenFileCache,
-    ProxyBuffers,
     WorkerAffinity,
     WorkerConnections,
     WorkerProcesses,
@@ -57,9 +58,23 @@ GROUPS: tuple[BoundGroup[NginxScope, Edit], ...] = (
     Plain("http3_max_concurrent_streams", "server"),
     Plain("quic_gso", "server"),
     KeptUpstreams(),
-    ProxyBuffers(),
+    AnswerBuffers(),
     Plain("proxy_buffering", "proxy"),
     Plain("proxy_max_temp_file_size", "proxy"),
+    AnswerBuffers("fastcgi"),
+    Plain("fastcgi_buffering", "fastcgi"),
+    Plain("fastcgi_max_temp_file_size", "fastcgi"),
+    KeptApplications("fastcgi", asks="fastcgi_keep_conn"),
+    CacheUpdates("fastcgi"),
+    AnswerBuffers("uwsgi"),
+    Plain("uwsgi_buffering", "uwsgi"),
+    Plain("uwsgi_max_temp_file_size", "uwsgi"),
+    CacheUpdates("uwsgi"),
+    AnswerBuffers("scgi"),
+    Plain("scgi_buffering", "scgi"),
+    Plain("scgi_max_temp_file_size", "scgi"),
+    Plain("grpc_buffer_size", "grpc"),
+    KeptApplications("grpc"),
 )
 
 UNPLACED: Mapping[str, str] = MappingProxyType(

@@ -20,7 +20,6 @@ from tuner.own.nginx.places import (
     NginxScope,
     Plain,
     agreed,
-    proxy_pass,
     removed,
     spots,
 )
@@ -118,7 +117,7 @@ class _Place:
         Raises:
             UnplaceableError: connections cannot be kept there by a rule.
         """
-        passed = proxy_pass(spot.chain)
+        (passed, *_) = spot.chain[-1].children("proxy_pass")
         headers = spot.found("proxy_set_header")
         block = serving.upstream(passed.args[0].partition("://")[2].partition("/")[0])
         if block is None:
