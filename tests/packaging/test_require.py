@@ -194,6 +194,20 @@ def test_hosts_of_the_tests_bring_debootstrap_and_ssh(machine: Machine) -> None:
     assert {"debootstrap", "openssh-client", "iproute2", "util-linux", "patch"} <= brought
 
 
+def test_applications_come_from_debians_packages(machine: Machine) -> None:
+    """PHP-FPM may be there under the name of its version, and uwsgi needs a plugin."""
+    machine.program("php-fpm8.2", "")
+    machine.program("uwsgi", "exit 1")
+    assert machine.require("applications").returncode == 0
+    (install,) = [call for call in machine.log() if "install" in call]
+    assert install.endswith(" uwsgi-core uwsgi-plugin-python3")
+    machine.program("uwsgi", "")
+    (machine.folder / "bin" / "php-fpm8.2").unlink()
+    assert machine.require("applications").returncode == 0
+    (*_, install) = [call for call in machine.log() if "install" in call]
+    assert install.endswith(" php-fpm")
+
+
 def test_without_root_and_sudo_the_tests_on_hosts_are_left_out_aloud(machine: Machine) -> None:
     """Without root and sudo, `make` reports that tests on hosts are left out, and succeeds."""
     machine.program("id", "echo 1000")
