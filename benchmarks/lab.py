@@ -30,7 +30,8 @@ import click
 from tuner.hosts.local import free_ports
 from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
-from tuner.machine.facts import CoreSplit, split_cores
+from tuner.machine.facts import CoreSplit
+from tuner.machine.placement import split_cores
 from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import CYCLES, StallRule
 from tuner.measurement.window import Gates, Measurement, RawWindow, measure

@@ -5,9 +5,9 @@ host's cores and the server's processes did meanwhile. During a window nothing i
 channel: stalls and samples are kept in memory until they are asked for, because a byte that SSH
 encrypts is work on the host under test.
 
-Sent as source through the channel itself, behind ``access``, ``log_end``, ``overlaid`` and ``proc``
-of ``tuner.hosts``, and run by the Python there, 3.8 or newer, with the standard library alone. When
-the channel ends, what it started and made is taken away.
+Sent as source through the channel itself, behind the modules that it imports from ``tuner.hosts``,
+and run by the Python there, 3.8 or newer, with the standard library alone. When the channel ends,
+what it started and made is taken away.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tuner.hosts.locks import LockHolder, Locks, take_cores
 from tuner.hosts.log_end import log_end
 from tuner.hosts.overlaid import run_overlaid
 from tuner.hosts.proc import counters
+from tuner.hosts.sysfs import topology
 
 PERIOD_S = 0.05
 """Interval between readings of the server's processes; 20 per second cost some 2 ms of CPU."""
@@ -266,6 +267,10 @@ class Agent:
     def counters(self, pids):
         """What the kernel counts of these processes and of the host."""
         return counters(pids)
+
+    def topology(self):
+        """The processor's topology, as far as the kernel shows it."""
+        return topology()
 
     def window(self):
         """What was kept since the last time."""

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tuner.hosts import local
-from tuner.machine.facts import split_cores
+from tuner.machine.placement import split_cores
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from tuner.hosts import local
 from tuner.load.generator import Endpoint, LoadGenerator, Next, WindowPlan, WindowSpec
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
-from tuner.machine.facts import split_cores
+from tuner.machine.placement import split_cores
 from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement, RawWindow, measure

@@ -35,7 +35,7 @@ from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
 from tuner.load.place import GeneratorHost
 from tuner.load.wrk2 import Wrk2Generator
-from tuner.machine.facts import split_cores
+from tuner.machine.placement import split_cores
 from tuner.measurement.instrument import LOADS, Mode
 from tuner.measurement.latency import decode
 from tuner.measurement.stalls import CYCLES, StallRule

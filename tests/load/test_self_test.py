@@ -11,7 +11,8 @@ import pytest
 
 from tuner.errors import InstrumentError
 from tuner.load.self_test import self_test
-from tuner.machine.facts import CoreSplit, split_cores
+from tuner.machine.facts import CoreSplit
+from tuner.machine.placement import split_cores
 from tuner.paths import loadgen_binary
 
 CORES = CoreSplit((0,), (1, 2), (), shared=False)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.machine.facts import CoreSplit, ServerFacts, split_cores
+from tuner.machine.facts import CoreSplit, ServerFacts
+from tuner.machine.placement import split_cores
 
 CPUS = st.sets(st.integers(0, 127), min_size=2, max_size=32)
 

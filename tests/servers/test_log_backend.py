@@ -14,7 +14,7 @@ from tests.reading.test_access_log import AT, tally
 from tests.servers.labs import server_lab
 from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
-from tuner.machine.facts import split_cores
+from tuner.machine.placement import split_cores
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow
 from tuner.paths import loadgen_binary

@@ -10,9 +10,13 @@ import click
 from tuner.app.preflight import Preflight
 from tuner.definition.study import StudyDefinition
 from tuner.judge.forecast import Forecast, forecast
+from tuner.machine.topology import cpu_ranges
 from tuner.own.installed import installed
 from tuner.stats.words import counted
 from tuner.words.terminal import wrapped
+
+_MOST_LISTED = 4
+"""CPUs that are listed one by one; more are written as ranges."""
 
 
 def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) -> None:
@@ -86,4 +90,4 @@ def _forecast(found: Preflight, *, search: bool) -> Forecast:
 
 
 def _ids(cpus: tuple[int, ...]) -> str:
-    return ",".join(map(str, cpus))
+    return cpu_ranges(cpus) if len(cpus) > _MOST_LISTED else ",".join(map(str, cpus))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tuner.app import notes
 from tuner.app.bind import StudySpace, bind, published_notes
 from tuner.app.check import check
+from tuner.app.cpu_notes import cpu_notes
 from tuner.app.premises import Premises
 from tuner.app.resolve import Resolved, resolve
 from tuner.definition.study import StudyDefinition
@@ -121,6 +122,12 @@ def _notes(
             space,
             goals=definition.goals,
             watch=watch,
+        ),
+        *cpu_notes(
+            found.host.layout,
+            found.cores,
+            generator=found.premises.generates_there,
+            wanted=definition.cpus,
         ),
         *([notes.kernel_note(space, lease_s)] if bound.kernel is not None else []),
         *([notes.in_place_note(service_lease_s(definition))] if definition.in_place else []),

@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +33,16 @@ from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
 from tuner.load.watched import WatchedGenerator
 from tuner.load.wrk2 import Wrk2Generator
-from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts, split_cores
+from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.machine.placement import (
+    BY_RULES,
+    WantedCpus,
+    place,
+    place_backend,
+    place_generator,
+    place_server,
+)
+from tuner.machine.topology import Topology
 from tuner.measurement.instrument import Load
 from tuner.measurement.stalls import StallRule
 from tuner.own.target import THIS_MACHINE, Target
@@ -80,6 +89,11 @@ class Premises(Protocol):
         ...
 
     @property
+    def generates_there(self) -> bool:
+        """True if the generator runs on the serving host."""
+        ...
+
+    @property
     def words(self) -> str:
         """Names of target and generator; empty if both are this machine."""
         ...
@@ -89,8 +103,12 @@ class Premises(Protocol):
         """Host of the user's own configuration."""
         ...
 
-    def cores(self, *, backend: bool) -> CoreSplit:
-        """Split the CPUs between server, generator and backend."""
+    def cores(self, *, backend: bool, wanted: WantedCpus = BY_RULES) -> CoreSplit:
+        """Split the CPUs between server, generator and backend.
+
+        Raises:
+            DefinitionError: the CPUs that the user names leave none for the others.
+        """
         ...
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
@@ -177,6 +195,11 @@ class ThisMachine:
         return self._host
 
     @property
+    def generates_there(self) -> bool:
+        """Implement ``Premises.generates_there``."""
+        return True
+
+    @property
     def words(self) -> str:
         """Implement ``Premises.words``."""
         return ""
@@ -186,9 +209,9 @@ class ThisMachine:
         """Implement ``Premises.target``."""
         return THIS_MACHINE
 
-    def cores(self, *, backend: bool) -> CoreSplit:
+    def cores(self, *, backend: bool, wanted: WantedCpus = BY_RULES) -> CoreSplit:
         """Implement ``Premises.cores``."""
-        return split_cores(self._host.cpus, backend=backend)
+        return place(self._host.layout, backend=backend, wanted=wanted)
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """Implement ``Premises.take_cores``: the turn has locked this machine's cores already."""
@@ -277,6 +300,11 @@ class Fleet:
         return self._facts[self._inventory.target.name].host
 
     @property
+    def generates_there(self) -> bool:
+        """Implement ``Premises.generates_there``."""
+        return self._inventory.generator.name == self._inventory.target.name
+
+    @property
     def words(self) -> str:
         """Implement ``Premises.words``."""
         hosts = self._inventory
@@ -288,22 +316,25 @@ class Fleet:
         """Implement ``Premises.target``."""
         return self._connections.agent(self._inventory.target)
 
-    def cores(self, *, backend: bool) -> CoreSplit:
+    def cores(self, *, backend: bool, wanted: WantedCpus = BY_RULES) -> CoreSplit:
         """Implement ``Premises.cores``; different hosts share no cores."""
         hosts = self._inventory
-        target = self.host.cpus
-        if hosts.generator.name == hosts.target.name:
-            return split_cores(target, backend=backend and not hosts.backends)
-        generator = self._facts[hosts.generator.name].host.cpus[:1]
-        if not backend:
-            return CoreSplit(generator, target, (), shared=False)
-        if hosts.backends:
-            theirs = self._facts[hosts.backend.name].host.cpus
-            return CoreSplit(generator, target, theirs, shared=False, backend_apart=True)
-        if len(target) < 3:
-            return CoreSplit(generator, target, target, shared=False)
-        share = max(1, len(target) // 3)
-        return CoreSplit(generator, target[:-share], target[-share:], shared=False)
+        target = self.host.layout
+        apart = bool(hosts.backends)
+        here = replace(wanted, backend=()) if apart else wanted
+        if self.generates_there:
+            split = place(target, backend=backend and not apart, wanted=here)
+        else:
+            generator = place_generator(self._layout(hosts.generator), wanted)
+            server, behind = place_server(target, backend=backend and not apart, wanted=here)
+            split = CoreSplit(generator, server, behind, shared=False)
+        if not (backend and apart):
+            return split
+        theirs = place_backend(self._layout(hosts.backend), wanted)
+        return replace(split, backend=theirs, backend_apart=True)
+
+    def _layout(self, host: Host) -> Topology:
+        return self._facts[host.name].host.layout
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """Implement ``Premises.take_cores``; each host's agent holds the locks there."""
@@ -426,6 +457,14 @@ class Fleet:
 
     def _look(self) -> dict[str, remote.RemoteFacts]:
         """Return facts of all hosts, after installing missing programs."""
+        found = self._provisioned()
+        for host in self._inventory.in_use:
+            seen = self._connections.agent(host).topology()
+            facts = replace(found[host.name].host, topology=seen)
+            found[host.name] = replace(found[host.name], host=facts)
+        return found
+
+    def _provisioned(self) -> dict[str, remote.RemoteFacts]:
         hosts, binary = self._inventory, loadgen_binary()
         with _ansible_folder() as work:
             playbooks = Playbooks(work, self._path, self._connections.settings)

@@ -61,7 +61,7 @@ def resolve(definition: StudyDefinition, workload: Workload | None = None) -> Re
     reads = own_server.reading_program(definition, server)
     own = own_server.read(definition, workload, reads, premises)
     workload = own.workload if own else workload
-    cores = premises.cores(backend=workload.backend is not None)
+    cores = premises.cores(backend=workload.backend is not None, wanted=definition.cpus)
     turn = current_turn()
     if turn is not None:
         premises.take_cores(turn, cores)

@@ -6,12 +6,13 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import click
 
 from tuner.app import turn
+from tuner.app.cpu_notes import cpu_notes
 from tuner.app.host_noise import measure_here
 from tuner.app.notes import watched_stalls
 from tuner.app.printing import print_json
@@ -31,13 +32,16 @@ from tuner.judge.claimable import (
 )
 from tuner.load.native import NativeGenerator
 from tuner.load.self_test import self_test
-from tuner.machine.facts import split_cores
+from tuner.machine.facts import CoreSplit
+from tuner.machine.placement import place
+from tuner.machine.topology import Topology
 from tuner.measurement.stalls import StallRule
 from tuner.own.server import OwnOptions
 from tuner.paths import data_dir, loadgen_binary
 from tuner.reading.printable import printable, printable_lines
 from tuner.servers.catalog import SERVERS
 from tuner.space.space import spaces
+from tuner.words.drawing import drawn
 from tuner.words.figures import cores as cores_in_words
 from tuner.words.terminal import say_styled
 
@@ -53,8 +57,8 @@ class DoctorRow:
     """Subject; empty if the row continues the previous one."""
     state: str
     text: str
-    figures: Mapping[str, float] = field(default_factory=dict)
-    """Further JSON keys, with the unit in the name."""
+    figures: Mapping[str, object] = field(default_factory=dict)
+    """Further JSON keys; figures have the unit in the name."""
 
     def as_dict(self) -> dict[str, object]:
         """Return the row as JSON data."""
@@ -166,7 +170,7 @@ def _safely(name: str, check: MakeRows) -> list[DoctorRow]:
 
 def _host() -> list[DoctorRow]:
     host = local.facts()
-    cores = split_cores(host.cpus, backend=False)
+    cores = place(host.layout, backend=False)
     text = f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, Linux {host.kernel}"
     return [
         DoctorRow("host", _OK, f"{text}; virtualisation: {host.virtualisation}"),
@@ -178,6 +182,7 @@ def _host() -> list[DoctorRow]:
             else f"generator on {cores_in_words(cores.generator)},"
             f" server on {cores_in_words(cores.server)}",
         ),
+        *_topology(host.layout, cores),
         DoctorRow(
             "real time",
             _OK if host.realtime else _WARN,
@@ -189,6 +194,17 @@ def _host() -> list[DoctorRow]:
         DoctorRow(
             "open files", _OK if host.file_limit >= 4096 else _WARN, f"limit {host.file_limit}"
         ),
+    ]
+
+
+def _topology(topology: Topology, cores: CoreSplit) -> list[DoctorRow]:
+    """Return the topology as text, with the programs on the CPUs, and notes with remedies."""
+    summary, *lines = drawn(topology, cores)
+    figures = {"topology": asdict(topology), "placement": asdict(cores)}
+    return [
+        DoctorRow("topology", _OK, summary, figures),
+        *(DoctorRow("", _OK, line) for line in lines),
+        *(DoctorRow("", _WARN, note) for note in cpu_notes(topology, cores)),
     ]
 
 
@@ -225,7 +241,7 @@ def _generator() -> list[DoctorRow]:
 
 
 def _native() -> NativeGenerator:
-    cores = split_cores(local.facts().cpus, backend=False)
+    cores = place(local.facts().layout, backend=False)
     return NativeGenerator(loadgen_binary(), cores, StallRule())
 
 
@@ -298,7 +314,7 @@ def _static_server() -> str | None:
 
 
 def _self_test() -> list[DoctorRow]:
-    cores = split_cores(local.facts().cpus, backend=False)
+    cores = place(local.facts().layout, backend=False)
     found = self_test(loadgen_binary(), cores, _SELF_TEST_S)
     state = _OK if found.fit else _WARN
     worst = "unknown" if found.worst_error is None else f"{found.worst_error:.2%}"

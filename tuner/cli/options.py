@@ -211,6 +211,23 @@ _INVENTORY = [
         help="Use the targets, generators and backends of this Ansible inventory [this machine].",
     ),
 ]
+_CPUS = [
+    click.option(
+        "--generator-cpus",
+        metavar="CPUS",
+        help="Run the load generator on these CPUs, such as 0 or 0-3 [one thread of one core].",
+    ),
+    click.option(
+        "--server-cpus",
+        metavar="CPUS",
+        help="Run the server on these CPUs [the other cores of the memory node].",
+    ),
+    click.option(
+        "--backend-cpus",
+        metavar="CPUS",
+        help="Run a proxy's backend on these CPUs [a third of the server's cores].",
+    ),
+]
 _STUDY = [
     click.option(
         "--name",
@@ -218,6 +235,7 @@ _STUDY = [
     ),
     *_STORAGE,
     *_INVENTORY,
+    *_CPUS,
 ]
 _CI = [
     click.option("--junit", metavar="FILE", type=Path, help="Write JUnit XML for a CI server."),
@@ -276,8 +294,13 @@ def storage(function: _F) -> _F:
 
 
 def inventory(function: _F) -> _F:
-    """Add the option for the hosts of a worker."""
-    return _apply(function, _INVENTORY)
+    """Add the options for the hosts of a worker, and for their CPUs."""
+    return _apply(function, [*_INVENTORY, *_CPUS])
+
+
+def cpus(function: _F) -> _F:
+    """Add the options for the CPUs of generator, server and backend."""
+    return _apply(function, _CPUS)
 
 
 def search(function: _F) -> _F:
@@ -286,7 +309,7 @@ def search(function: _F) -> _F:
 
 
 def study(function: _F) -> _F:
-    """Add the options for the name, storage and hosts of a study."""
+    """Add the options for the name, storage, hosts and CPUs of a study."""
     return _apply(function, _STUDY)
 
 

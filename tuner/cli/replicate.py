@@ -19,7 +19,7 @@ from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, CPU_KEYS, StudyDefinition, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import Original
@@ -41,6 +41,7 @@ Examples:
 @options.storage
 @click.option("--time", metavar="T", help="Limit the whole run to this time [the study's time].")
 @options.margin
+@options.cpus
 @click.option("--name", "as_name", metavar="NEW", help="Name the new study [NAME-replica].")
 @click.option("--resume", is_flag=True, help="Resume an interrupted replication of NAME.")
 @click.option(
@@ -134,9 +135,10 @@ def _defined(
     first = evaluate(open_store(name, storage, writing=False).record())
     _original(first)
     provenance.confirm_measuring(first.record)
+    # CPUs are numbered by the host, and this may be another one.
+    anew = dict.fromkeys(("storage", "seed", *CPU_KEYS))
     definition = load_study(
-        BASE_STUDY,
-        {**first.record.definition, **options.overrides(given), "storage": None, "seed": None},
+        BASE_STUDY, {**first.record.definition, **anew, **options.overrides(given)}
     )
     called = as_name or free_name(f"{name}-replica")
     return first, replace(definition, name=called, finalists=1, others=())

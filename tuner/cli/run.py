@@ -22,7 +22,7 @@ from tuner.definition.study import FORMER_SEED, draw_seed
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.judge.results import evaluate
-from tuner.machine.facts import split_cores
+from tuner.machine.placement import place
 from tuner.measurement.stalls import STALLS
 from tuner.reading.located import Node
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED
@@ -217,8 +217,8 @@ class _Run:
 
     def workload(self, case: Case) -> tuple[Workload, tuple[str, ...]]:
         """Return the case's workload on this machine, and notes on its scaled sizes."""
-        cpus = local.facts().cpus
-        cores = split_cores(cpus, backend=load_workload(case.workload).backend is not None)
+        proxied = load_workload(case.workload).backend is not None
+        cores = place(local.facts().layout, backend=proxied)
         return scaled_workload(self.experiment, case, len(cores.server))
 
     def rehearsed(self, case: Case, servers: Sequence[str]) -> list[dry_run.Rehearsal]:

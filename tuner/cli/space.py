@@ -18,7 +18,8 @@ from tuner.cli.space_text import as_data, explain_lines, show_lines
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.hosts.deployer import InstanceSpec
-from tuner.machine.facts import DEFAULT_SERVER, SERVER_NAMES, ServerFacts, split_cores
+from tuner.machine.facts import DEFAULT_SERVER, SERVER_NAMES, ServerFacts
+from tuner.machine.placement import place
 from tuner.paths import data_dir, temporary
 from tuner.reading.located import did_you_mean, read_yaml
 from tuner.render.reach import edges
@@ -305,7 +306,7 @@ def _bind(
     server_name = _server_name(name)
     asked = load_workload(workload or ("proxy" if _is_proxy(name) else "static"))
     host = local.facts()
-    cores = split_cores(host.cpus, backend=asked.backend is not None)
+    cores = place(host.layout, backend=asked.backend is not None)
     if assume:
         found = ServerFacts(server_name, "", assume, _EVERYTHING, _NEW_OPENSSL)
         if not found.version_tuple:

@@ -19,7 +19,7 @@ from tuner.app.provenance import origin_words
 from tuner.app.session import STUDIES, create_store, open_bench
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, CPU_KEYS, StudyDefinition, load_study
 from tuner.errors import DefinitionError, StoreError
 from tuner.judge.results import evaluate
 from tuner.phases.study import run_study
@@ -39,7 +39,7 @@ Report the common result:
   tuner report proxy --storage postgresql+psycopg://tuner@db/tuner
 """
 _BEGINNING_S = 30
-_OWN = ("name", "storage", "inventory")
+_OWN = ("name", "storage", "inventory", *CPU_KEYS)
 """Keys of a definition that belong to one worker."""
 
 

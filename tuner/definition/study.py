@@ -17,6 +17,8 @@ from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals, parse_goals
 from tuner.machine.facts import DEFAULT_SERVER, SERVER_NAMES
+from tuner.machine.placement import BY_RULES, WantedCpus
+from tuner.machine.topology import cpu_ranges, parse_cpus
 from tuner.measurement.instrument import LOADS, Load
 from tuner.measurement.stalls import EXCLUDE, STALLS, Stalls
 from tuner.paths import data_dir
@@ -43,6 +45,8 @@ FORMER_SEED = 1
 """Seed of runs that an older version began without one."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
+CPU_KEYS = ("generator_cpus", "server_cpus", "backend_cpus")
+"""Keys with numbers of CPUs, which belong to one host."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
@@ -50,6 +54,7 @@ _KEYS = (
     "margin",
     *("slo", "constraint", "choose", "sequential", "finalists"),
     *("load", "stalls", "published", "force", "layer", "inventory"),
+    *CPU_KEYS,
     *("config", "server_name", "location", "root", "prefix", "env_file"),
     *("keep_upstreams", "in_place"),
 )
@@ -134,6 +139,8 @@ class StudyDefinition:
     """Path of an Ansible inventory; None: this machine only."""
     margin: float = DEFAULT_MARGIN
     """Smallest difference worth having, as a share; no smaller one is claimed."""
+    cpus: WantedCpus = BY_RULES
+    """CPUs that the user names for generator, server and backend."""
 
     @property
     def goals(self) -> Goals:
@@ -183,6 +190,9 @@ class StudyDefinition:
             "in_place": self.in_place or None,
             "inventory": self.inventory,
             "margin": self.margin,
+            "generator_cpus": cpu_ranges(self.cpus.generator) or None,
+            "server_cpus": cpu_ranges(self.cpus.server) or None,
+            "backend_cpus": cpu_ranges(self.cpus.backend) or None,
         }
 
 
@@ -330,7 +340,15 @@ def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinit
         **_own(keys),
         inventory=keys["inventory"].text() if "inventory" in keys else None,
         margin=margin.share,
+        cpus=WantedCpus(*(_cpus(keys[key]) if key in keys else () for key in CPU_KEYS)),
     )
+
+
+def _cpus(node: Node) -> tuple[int, ...]:
+    try:
+        return parse_cpus(node.text())
+    except ValueError as error:
+        raise node.error(f"{quoted(node.text())} is not a list of CPUs; {error}") from error
 
 
 def _margin(keys: Mapping[str, Node]) -> float:

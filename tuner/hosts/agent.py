@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError, UnreachableError
-from tuner.hosts import access, ansible_temporary, locks, log_end, overlaid, proc
+from tuner.hosts import access, ansible_temporary, cgroups, locks, log_end, overlaid, proc, sysfs
 from tuner.hosts.inventory import Host
 from tuner.hosts.locks import LockAttempt, LockHolder
+from tuner.machine.topology import Topology, topology_of
 from tuner.measurement.clocks import ClockReading
 from tuner.paths import data_dir
 
@@ -92,6 +93,10 @@ class Agent:
         if "error" in answer:
             raise HostError(f"{self._host.name}: {what}: {answer['error']}")
         return answer
+
+    def topology(self) -> Topology:
+        """Return the topology of the host's processors."""
+        return topology_of(self.ask("topology"))
 
     def run_command(
         self,
@@ -256,7 +261,9 @@ class Agent:
             locks.__name__: Path(locks.__file__).read_bytes(),
             log_end.__name__: Path(log_end.__file__).read_bytes(),
             overlaid.__name__: Path(overlaid.__file__).read_bytes(),
+            cgroups.__name__: Path(cgroups.__file__).read_bytes(),
             proc.__name__: Path(proc.__file__).read_bytes(),
+            sysfs.__name__: Path(sysfs.__file__).read_bytes(),
             "tuner_processes": (playbooks / "module_utils" / "tuner_processes.py").read_bytes(),
             "__main__": (playbooks / "files" / "tuner_agent.py").read_bytes(),
         }

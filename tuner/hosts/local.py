@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError
+from tuner.hosts.sysfs import topology
 from tuner.machine.facts import HostFacts
+from tuner.machine.topology import topology_of
 from tuner.paths import data_dir, state_dir
 
 _FIRST_PORT = 18_080
@@ -30,12 +32,15 @@ _UNPRIVILEGED = "nobody"
 def facts() -> HostFacts:
     """Return the facts of this machine, with the code for other hosts."""
     program = data_dir("playbooks") / "module_utils" / "tuner_host.py"
-    return host_facts(runpy.run_path(str(program))["facts"]())
+    found = host_facts(runpy.run_path(str(program))["facts"]())
+    return replace(found, topology=topology_of(topology()))
 
 
 def host_facts(found: Mapping[str, Any]) -> HostFacts:
     """Return the facts of a host from the module's result; ignore further keys."""
-    known = {field.name: found[field.name] for field in fields(HostFacts)}
+    known = {
+        field.name: found[field.name] for field in fields(HostFacts) if field.name != "topology"
+    }
     return HostFacts(**{**known, "cpus": tuple(known["cpus"])})
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.errors import DefinitionError
+from tuner.machine.topology import Topology, flat
 from tuner.paths import data_dir
 
 
@@ -47,6 +47,13 @@ class HostFacts:
     user: str
     kernel_tls: bool = False
     """True if the kernel's TLS is loaded (``modprobe tls``)."""
+    topology: Topology | None = None
+    """Topology of its processors; None in older records."""
+
+    @property
+    def layout(self) -> Topology:
+        """The topology; if it is unknown, every CPU is a core of its own."""
+        return self.topology or flat(self.cpus)
 
     @property
     def kernel_tuple(self) -> tuple[int, ...]:
@@ -107,21 +114,3 @@ class CoreSplit:
     def backend_shares(self) -> bool:
         """True if the backend runs on the server's cores."""
         return not self.backend_apart and not set(self.backend).isdisjoint(self.server)
-
-
-def split_cores(cpus: Sequence[int], *, backend: bool) -> CoreSplit:
-    """Give the generator the first core and, from 4 cores up, the backend a third of the rest.
-
-    With fewer than 4 cores the backend shares the server's cores. On the generator's core, which
-    spins, it would starve and spoil the generator's timing.
-    """
-    ids = tuple(sorted(cpus))
-    if len(ids) == 1:
-        return CoreSplit(ids, ids, ids if backend else (), shared=True)
-    generator, rest = ids[:1], ids[1:]
-    if not backend:
-        return CoreSplit(generator, rest, (), shared=False)
-    if len(ids) < 4:
-        return CoreSplit(generator, rest, rest, shared=False)
-    share = max(1, len(rest) // 3)
-    return CoreSplit(generator, rest[:-share], rest[-share:], shared=False)

@@ -393,6 +393,7 @@ def _judge(
             )
             others.append(
                 f"the generator could not keep up: {lag}; lower --rate or give it more cores"
+                " (--generator-cpus)"
             )
     if seen.effective < gates.samples_needed:
         work = likely_work([raw])

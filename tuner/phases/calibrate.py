@@ -153,6 +153,7 @@ def calibration(
         warnings.append(
             "the generator was the bottleneck of the capacity measurement: the server can do more,"
             " so the load point is a smaller share of its capacity; give the generator more cores"
+            " (--generator-cpus) or a host of its own (--inventory)"
         )
     return Calibration(
         capacity_per_s=capacity.per_s,

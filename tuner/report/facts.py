@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from tuner.judge.results import StudyResult
 from tuner.judge.support import LEAST_STARTS
 from tuner.machine.facts import CoreSplit
+from tuner.machine.topology import cpu_ranges
 from tuner.measurement.bottleneck import busy_share
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement
@@ -19,6 +20,9 @@ from tuner.stats.words import counted
 from tuner.words.figures import UNKNOWN, figure, moment, setting, significant
 
 Facts = list[tuple[str, str]]
+
+_MOST_LISTED = 4
+"""CPUs that are listed one by one; more are written as ranges."""
 
 
 def baseline_name(study: StudyResult) -> str:
@@ -458,4 +462,4 @@ def _cores(cores: CoreSplit) -> str:
 
 
 def _ids(ids: Sequence[int]) -> str:
-    return "+".join(map(str, ids))
+    return cpu_ranges(ids) if len(ids) > _MOST_LISTED else "+".join(map(str, ids))

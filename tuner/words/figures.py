@@ -6,12 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from tuner.machine.topology import cpu_ranges
 from tuner.record.model import Phase
 from tuner.space.configuration import Value
 from tuner.stats.paired import PairedEstimate
 
 UNKNOWN = "–"
 """Placeholder for a figure that is not in the record."""
+
+_MOST_LISTED = 4
+"""Cores that are listed one by one; more are written as ranges."""
 
 PHASE_NAMES: Mapping[Phase, str] = {
     "capacity": "capacity",
@@ -79,7 +83,9 @@ def setting(value: Value | None) -> str:
 
 
 def cores(numbers: Sequence[int]) -> str:
-    """Return ``core 0``, ``cores 0 and 1``, ``cores 0, 1 and 2``."""
+    """Return ``core 0``, ``cores 0 and 1``, ``cores 0, 1 and 2``, ``cores 0-7``."""
+    if len(numbers) > _MOST_LISTED:
+        return f"cores {cpu_ranges(numbers)}"
     *others, last = map(str, numbers)
     return f"cores {', '.join(others)} and {last}" if others else f"core {last}"
 

@@ -1,0 +1,130 @@
+"""Notes on what the processors of a host do to a measurement, each with a remedy."""
+
+from __future__ import annotations
+
+from tuner.machine.facts import CoreSplit
+from tuner.machine.placement import BY_RULES, WantedCpus
+from tuner.machine.topology import Topology
+from tuner.words.drawing import condensed
+
+_STEADY = "performance"
+"""Governor, or energy preference of a driver with its own governor, at full frequency."""
+
+
+def cpu_notes(
+    topology: Topology,
+    cores: CoreSplit,
+    *,
+    generator: bool = True,
+    wanted: WantedCpus = BY_RULES,
+) -> list[str]:
+    """Return notes on the CPUs of the serving host.
+
+    Args:
+        topology: topology of the host.
+        cores: the split of its CPUs.
+        generator: whether the generator runs there, too.
+        wanted: CPUs that the user named.
+    """
+    return [
+        note
+        for note in (
+            _siblings(topology, cores) if generator else "",
+            "" if wanted.server else _idle_nodes(topology, cores, generator=generator),
+            _kinds(topology, cores),
+            _threads(topology, cores),
+            _quota(topology),
+            _frequency(topology),
+            _interrupts(topology),
+        )
+        if note
+    ]
+
+
+def _siblings(topology: Topology, cores: CoreSplit) -> str:
+    """Return a note on a generator that shares a physical core with the server or the backend."""
+    theirs = {*cores.server, *(() if cores.backend_apart else cores.backend)}
+    shared = [
+        core
+        for core in topology.cores_of({*cores.generator, *theirs})
+        if not cores.shared and set(core) & set(cores.generator) and set(core) & theirs
+    ]
+    if not shared:
+        return ""
+    return (
+        f"generator and server run on two threads of one core (CPUs {condensed(shared[0])}): the"
+        " generator spins and takes a part of the core's speed, often a third, so the server's"
+        " capacity is too low and its latencies are too long; all configurations have the same"
+        " disadvantage. Use a machine with two physical cores, or another host for the generator"
+        " (--inventory)"
+    )
+
+
+def _idle_nodes(topology: Topology, cores: CoreSplit, *, generator: bool) -> str:
+    """Return a note on memory nodes or sockets that nothing uses."""
+    used = {*cores.server, *(() if cores.backend_apart else cores.backend)}
+    used |= set(cores.generator) if generator else set()
+    used = {cpu for core in topology.cores if used & set(core) for cpu in core}
+    small, isolated = topology.small, set(topology.isolated)
+    idle = set(topology.allowed) - used - small - isolated
+    if not idle or topology.quota:
+        return ""
+    return (
+        f"CPUs {condensed(idle)} are idle: generator and server stay in one memory node or socket;"
+        " name the server's CPUs (--server-cpus) if it needs more"
+    )
+
+
+def _kinds(topology: Topology, cores: CoreSplit) -> str:
+    small = topology.small
+    if small.isdisjoint(cores.server) or small.issuperset(cores.server):
+        return ""
+    return (
+        f"the server runs on big and small cores (small: {condensed(small & set(cores.server))}):"
+        " latencies depend on the core that answers; name cores of one kind (--server-cpus)"
+    )
+
+
+def _threads(topology: Topology, cores: CoreSplit) -> str:
+    """Return a note on server CPUs that are threads of the same core."""
+    count = len(topology.cores_of(cores.server))
+    if count == len(cores.server) or count < 1:
+        return ""
+    return (
+        f"the server's {len(cores.server)} CPUs are threads of {count} cores, which slow each"
+        " other: a core with one busy thread has little left for the others, so at 70 % of the CPU"
+        " time it is closer to its limit, and windows differ more. For less noise switch threads"
+        " off (echo off > /sys/devices/system/cpu/smt/control)"
+    )
+
+
+def _quota(topology: Topology) -> str:
+    quota = topology.quota
+    if quota is None:
+        return ""
+    return (
+        f"the control group {quota.group} has a CPU quota of {quota.cpus:g} CPUs for all of its"
+        " programs: windows in which it throttles them do not count; measure without a quota"
+        " (Docker: without --cpus; Kubernetes: without limits.cpu), on CPUs of its own (cpuset)"
+    )
+
+
+def _frequency(topology: Topology) -> str:
+    governor = topology.governor
+    if not governor or _STEADY in {governor, topology.energy_preference}:
+        return ""
+    preference = topology.energy_preference
+    shown = f"{governor} ({preference})" if preference else governor
+    return (
+        f"the CPUs' frequency governor is {shown}, so their speed depends on the load; for steady"
+        " windows: cpupower frequency-set -g performance"
+    )
+
+
+def _interrupts(topology: Topology) -> str:
+    if not topology.irqbalance:
+        return ""
+    return (
+        "irqbalance runs and moves interrupts between CPUs, also during a window; stop it for the"
+        " study: systemctl stop irqbalance"
+    )
