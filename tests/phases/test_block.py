@@ -17,7 +17,13 @@ from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.load.generator import Next, WindowPlan, WindowSpec
-from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters
+from tuner.measurement import quota
+from tuner.measurement.resources import (
+    CounterReading,
+    HostCounters,
+    ProcessCounters,
+    Throttling,
+)
 from tuner.measurement.stalls import Span
 from tuner.measurement.window import Gates, Measurement, RawWindow
 from tuner.phases import block as block_module
@@ -357,6 +363,32 @@ def test_an_invalid_window_says_that_the_server_waited_for_its_core() -> None:
         assert window.resources is not None
         assert window.resources.server is not None
         assert window.resources.server.foreign_s == pytest.approx(0.3)
+
+
+def test_a_window_that_a_quota_throttled_is_invalid_and_names_it() -> None:
+    """The quota is at fault, not the configuration, even if requests failed in the window."""
+    windows = itertools.count()
+
+    def read(pids: Sequence[int], behind: Sequence[int]) -> CounterReading:
+        assert (bool(pids), behind) == (True, ())
+        # Two readings for each window; the quota is used up in the fourth one.
+        late = next(windows) > 6
+        host = HostCounters(0, 0, 0, 0, 0.0)
+        used = Throttling(0.5, 12 if late else 7, 0.9 if late else 0.4)
+        return CounterReading(0.0, {}, host, throttling={"/shop": used})
+
+    made = rig(faults=Faults(failing={3}))
+    bench = replace(made.bench(), read_counters=read)
+    (wrong,) = [w for w in run_block(bench, spec(HAND)).windows if not w.valid]
+    assert wrong.invalid[0] == (
+        "the CPU quota of 0.5 CPUs of the control group /shop throttled it in 5 periods,"
+        " for 500 ms; raise the quota, or lower --rate"
+    )
+    assert not wrong.bad
+    assert wrong.resources is not None
+    assert wrong.resources.throttling["/shop"].periods == 5
+    found = quota.warning(window for block in made.record().blocks for window in block.windows)
+    assert found.startswith("a CPU quota throttled 1 of 10 windows (0.5 CPUs of /shop)")
 
 
 # --- validity ----------------------------------------------------------------------------------

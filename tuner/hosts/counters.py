@@ -8,7 +8,7 @@ from typing import Any
 
 from tuner.hosts.agent import Agent
 from tuner.hosts.proc import counters
-from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters
+from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters, Throttling
 
 
 def read(
@@ -58,6 +58,11 @@ def _reading(
         processes=_processes(answer, pids),
         host=HostCounters(**answer["host"]),
         behind=_processes(other, behind),
+        throttling={
+            group: Throttling(**counts)
+            for each in (answer, other)
+            for group, counts in each["throttling"].items()
+        },
     )
 
 

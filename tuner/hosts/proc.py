@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any, Iterable
 
+from tuner.hosts.cgroups import throttling
+
 SECTOR_BYTES = 512
 """Unit of /proc/diskstats, for disks of any sector size (kernel, iostats.rst)."""
 _BLOCK = Path("/sys/block")
@@ -29,7 +31,7 @@ def counters(pids: Iterable[int], proc: str = "/proc") -> dict[str, Any]:
 
     Returns:
         ``at_s`` on the monotonic clock; ``processes``, by id, and ``host``, with the fields of
-        ``tuner.measurement.resources``.
+        ``tuner.measurement.resources``; ``throttling``, by control group.
     """
     top = Path(proc)
     found = {pid: _process(top / str(pid)) for pid in dict.fromkeys(pids)}
@@ -37,6 +39,7 @@ def counters(pids: Iterable[int], proc: str = "/proc") -> dict[str, Any]:
         "at_s": time.monotonic(),
         "processes": {pid: counts for pid, counts in found.items() if counts is not None},
         "host": _host(top),
+        "throttling": throttling(found, str(top.parent)),
     }
 
 

@@ -12,7 +12,7 @@ from tuner.judge.comparison import Comparison, Judged
 from tuner.judge.contest import ArmFigures, arms_figures, family
 from tuner.judge.support import LEAST_STARTS, Support
 from tuner.judge.whole import hidden_share
-from tuner.measurement import core_wait, lifetimes
+from tuner.measurement import core_wait, lifetimes, quota
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record
 from tuner.stats.margin import Margin
@@ -100,9 +100,10 @@ def contest_result(record: Record, contest: Contest) -> ContestResult:
 def _warnings(record: Record, contest: Contest, blocks: int) -> tuple[str, ...]:
     found = list(record.notes)
     waited = core_wait.warning(window for block in record.blocks for window in block.windows)
+    throttled = quota.warning(window for block in record.blocks for window in block.windows)
     common = [block for block in record.blocks if block.phase == "contest"]
     reopened = lifetimes.warning(window for block in common for window in block.windows)
-    found += [words for words in (waited, reopened) if words]
+    found += [words for words in (throttled, waited, reopened) if words]
     if blocks < contest.blocks:
         lost = [b.reason for b in record.blocks if b.phase == "contest" and b.reason]
         why = f"; the last that was repeated: {lost[-1]}" if lost else ""

@@ -47,7 +47,7 @@ from tuner.judge.outcome import Status, outcome, overruled, too_fine
 from tuner.judge.scoring import BASELINE
 from tuner.judge.usage import PARTS, unread, usage
 from tuner.judge.whole import Arms, WholeArms, contradiction, whole_arms
-from tuner.measurement import core_wait, lifetimes
+from tuner.measurement import core_wait, lifetimes, quota
 from tuner.record.changes import Change, changes_of
 from tuner.record.check import reading
 from tuner.record.model import Protocol, Record
@@ -352,10 +352,11 @@ def _warnings(record: Record, goals: Goals, found: Sequence[Diagnostic]) -> tupl
     raised = tuple(finding.message for finding in found if finding.raised)
     calibration = record.calibration.warnings if record.calibration else ()
     waited = core_wait.warning(window for block in record.blocks for window in block.windows)
+    throttled = quota.warning(window for block in record.blocks for window in block.windows)
     other = _other_estimand(record, goals)
     confirm = [block for block in record.blocks if block.phase == "confirm"]
     reopened = lifetimes.warning(window for block in confirm for window in block.windows)
-    seen = [words for words in (waited, reopened) if words]
+    seen = [words for words in (throttled, waited, reopened) if words]
     return (*raised, *calibration, *other, *seen, *_noise(record, goals))
 
 

@@ -53,6 +53,18 @@ class HostCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class Throttling:
+    """The counters of one control group with a CPU quota."""
+
+    quota_cpus: float
+    """CPU time that the group may use per time, in CPUs."""
+    periods: int
+    """Periods in which the quota was used up (``nr_throttled``)."""
+    withheld_s: float
+    """Time in which its threads had to wait, summed over CPUs; counted when a wait ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class CounterReading:
     """All counters at one instant."""
 
@@ -63,6 +75,8 @@ class CounterReading:
     host: HostCounters
     behind: Mapping[int, ProcessCounters] = field(default_factory=dict)
     """Processes of the backend, by the ids on its own host."""
+    throttling: Mapping[str, Throttling] = field(default_factory=dict)
+    """Counters of the CPU quotas above these processes, by control group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +125,8 @@ class Resources:
     disk_read_bytes: int
     disk_written_bytes: int
     load: float
+    throttling: Mapping[str, Throttling] = field(default_factory=dict)
+    """Waits due to CPU quotas, by control group; only groups that were throttled."""
 
 
 def between(
@@ -138,7 +154,24 @@ def between(
         disk_read_bytes=after.host.disk_read_bytes - before.host.disk_read_bytes,
         disk_written_bytes=after.host.disk_written_bytes - before.host.disk_written_bytes,
         load=after.host.load,
+        throttling=_throttled(before.throttling, after.throttling),
     )
+
+
+def _throttled(
+    before: Mapping[str, Throttling], after: Mapping[str, Throttling]
+) -> Mapping[str, Throttling]:
+    """Return what quotas withheld between two readings, without groups of the second one only."""
+    used = {
+        group: Throttling(
+            last.quota_cpus,
+            last.periods - before[group].periods,
+            last.withheld_s - before[group].withheld_s,
+        )
+        for group, last in after.items()
+        if group in before
+    }
+    return {group: each for group, each in used.items() if each.periods > 0}
 
 
 def part_of(whole: Resources, arms: int) -> Resources:

@@ -34,7 +34,7 @@ from tuner.judge.arms import excluded_share
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, window_id
 from tuner.load.generator import Endpoint, Next, Slices, WindowPlan, WindowSpec
-from tuner.measurement import core_wait
+from tuner.measurement import core_wait, quota
 from tuner.measurement.error_log import complaints, signal_of
 from tuner.measurement.instrument import Mode
 from tuner.measurement.resources import Resources
@@ -403,6 +403,10 @@ class _Run:
     def _judge(self, raw: RawWindow, used: Resources | None) -> Next:
         window = measure(raw, self._bench.rule, self._bench.gates, self._bench.workload.wire)
         window = replace(window, resources=used)
+        throttled = quota.reason(window)
+        if throttled:
+            # The quota may be the reason for errors and for a missed rate, too.
+            window = replace(window, invalid=(throttled, *window.invalid), bad=False)
         if not window.valid:
             waited = core_wait.reason(window)
             more = (*self._log_excerpt(window), *([waited] if waited else []))
