@@ -165,7 +165,10 @@ def rig(*, faults: Faults | None = None, **changes: Any) -> Rig:
     return made
 
 
-_HOST = ("seed", "truth", "noise", "stalls", "median_us", "tail_share", "most_samples", "slot_bias")
+_HOST = (
+    *("seed", "truth", "noise", "stalls", "median_us", "tail_share", "most_samples", "slot_bias"),
+    *("cores", "generator_per_s"),
+)
 
 
 def blocks(record: Record, phase: Phase, state: str | None = None) -> list[Block]:

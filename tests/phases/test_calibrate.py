@@ -261,6 +261,40 @@ def test_a_generator_that_is_the_bottleneck_is_reported() -> None:
     assert "the generator was the bottleneck" in found.warnings[0]
 
 
+def of_cores(cores: int, generator_per_s: float) -> Rig:
+    """Return a host whose server answers 8,000 requests/s on each core."""
+    effect = Effect(capacity_per_s=8_000.0 * cores, cpu_us=125.0)
+    return rig(
+        truth=lambda _: effect,
+        cores=cores,
+        server_cores=cores,
+        generator_per_s=generator_per_s,
+    )
+
+
+@pytest.mark.parametrize("cores", [4, 16, 64])
+def test_any_number_of_cores_is_busy_as_wanted(cores: int) -> None:
+    """A generator that is fast enough finds the load point of the server."""
+    made = of_cores(cores, generator_per_s=30_000.0 * cores)
+    found = calibrate(made.bench(), made.spec).calibration
+    assert not found.generator_bound
+    assert found.busy_share == pytest.approx(0.7, abs=0.04)
+    assert found.rate_per_s == pytest.approx(0.7 * 8_000 * cores, rel=0.06)
+    assert f"its {cores} cores are" in found.rate_source
+
+
+@pytest.mark.parametrize("cores", [4, 16, 64])
+def test_a_generator_slower_than_many_cores_is_reported(cores: int) -> None:
+    """The load point is what it can offer, with the true busy share and a way out."""
+    made = of_cores(cores, generator_per_s=20_000.0)
+    found = calibrate(made.bench(), made.spec).calibration
+    assert found.generator_bound
+    assert found.capacity_per_s == pytest.approx(20_000)
+    assert found.rate_per_s <= 18_000
+    assert found.busy_share == pytest.approx(found.rate_per_s / (8_000 * cores), rel=0.05)
+    assert "--generator-cpus" in found.warnings[0]
+
+
 def test_a_server_that_answers_next_to_nothing_cannot_be_measured() -> None:
     """The message has the figure."""
     with pytest.raises(InstrumentError, match=r"0\.50 requests/s, too few"):

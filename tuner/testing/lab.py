@@ -142,6 +142,9 @@ class SimulatedHost:
         tail_share: share of requests in the Pareto tail (exponent 2.5, from twice the median).
         slot_bias: added to ln latency of the instance in the first slot of a deployment.
         most_samples: a window with more requests than this keeps an even part of them.
+        cores: number of the server's cores; what they can do is ``Effect.capacity_per_s``.
+        generator_per_s: most requests per second that the generator can offer; infinity for one
+            that is never the limit, and busy for 35 % of the time.
     """
 
     seed: int = 1
@@ -153,6 +156,8 @@ class SimulatedHost:
     tail_share: float = 0.02
     slot_bias: float = 0.0
     most_samples: int = _MOST_SAMPLES
+    cores: int = 1
+    generator_per_s: float = math.inf
     now_s: float = field(default=_EPOCH_UNIX_S, init=False)
     """Unix time on the host."""
     running: dict[str, Instance] = field(default_factory=dict, init=False)
@@ -163,6 +168,10 @@ class SimulatedHost:
     windows: int = field(default=0, init=False)
     _level: float = field(default=0.0, init=False)
     _pids: int = field(default=1_000, init=False)
+
+    @property
+    def _server_cpus(self) -> tuple[int, ...]:
+        return tuple(range(1, 1 + self.cores))
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
@@ -191,7 +200,7 @@ class SimulatedHost:
             live_url=f"http://127.0.0.1:{port}/.tuner/live",
             live_token=configuration.digest,
             environment={},
-            cpus=(1,),
+            cpus=self._server_cpus,
             error_log=f"/simulated/{folder}/error.log",
         )
 
@@ -223,7 +232,7 @@ class SimulatedHost:
             generator=SimulatedGenerator(self).name,
             host=HostFacts(
                 hostname="simulated",
-                cpus=(0, 1),
+                cpus=tuple(range(1 + self.cores)),
                 cpu_model="simulated",
                 memory_bytes=8 << 30,
                 kernel="simulated",
@@ -235,7 +244,7 @@ class SimulatedHost:
                 user="nobody",
             ),
             server=ServerFacts("simulated", "simulated", "1.0.0", (), "simulated"),
-            cores=CoreSplit((0,), (1,), (), shared=False),
+            cores=CoreSplit((0,), self._server_cpus, (), shared=False),
             notes=(),
             started_unix_s=self.now_s,
             baseline=baseline.digest,
@@ -304,10 +313,10 @@ class SimulatedHost:
         instance = self.running.get(endpoint.address)
         level = host + (instance.level if instance else 0.0)
         effect = instance.effect if instance else _NOBODY
-        starved = number in self.faults.starved
         open_loop = spec.mode == "open"
+        starved = number in self.faults.starved or spec.rate_per_s > self.generator_per_s
         capacity_per_s = effect.capacity_per_s * math.exp(-level)
-        rate_per_s = spec.rate_per_s if open_loop else capacity_per_s
+        rate_per_s = spec.rate_per_s if open_loop else min(capacity_per_s, self.generator_per_s)
         intended = _arrivals(spec, rate_per_s, workload.arrival, self.most_samples)
         count = len(intended)
         generator, server = self._stalls(spec), self._stalls(spec)
@@ -326,6 +335,9 @@ class SimulatedHost:
         failed = int((outcome == _FAILED).sum())
         timeouts = int((outcome == _TIMED_OUT).sum())
         offered = count if open_loop else round(rate_per_s * spec.duration_s)
+        # Requests that are left out of the samples cost CPU time, too.
+        kept = min(1.0, self.most_samples / max(1.0, rate_per_s * spec.duration_s))
+        answered = (offered - failed - timeouts) / (kept if open_loop else 1.0)
         cpu_us = effect.cpu_us * (effect.open_loop_cpu if open_loop else 1.0)
         return RawWindow(
             window_id=spec.window_id,
@@ -348,8 +360,8 @@ class SimulatedHost:
             realtime=True,
             steal_s=sum(end - start for start, end in (*generator, *server)) / 1e9,
             generator_cpu_s=spec.duration_s,
-            generator_busy_share=0.98 if starved else 0.35,
-            server_cpu_s=(offered - failed - timeouts) * cpu_us * math.exp(level) / 1e6,
+            generator_busy_share=0.98 if starved else self._generator_busy_share(rate_per_s),
+            server_cpu_s=answered * cpu_us * math.exp(level) / 1e6,
             server_rss_bytes=round(effect.memory_mib * 2**20),
             protocol=NEGOTIATED[workload.wire.protocol],
             samples=Samples(
@@ -359,6 +371,11 @@ class SimulatedHost:
                 outcome,
             ),
         )
+
+    def _generator_busy_share(self, rate_per_s: float) -> float:
+        if math.isinf(self.generator_per_s):
+            return 0.35
+        return min(1.0, rate_per_s / self.generator_per_s)
 
     def next_level(self) -> float:
         """Return the host's level in the next window, for any instance."""
