@@ -19,7 +19,7 @@ from tests.own.real import free_port, running
 from tuner.hosts import local
 from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
-from tuner.machine.facts import split_cores
+from tuner.machine.placement import split_cores
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary
