@@ -15,6 +15,7 @@ from tuner.space.configuration import Configuration, Value
 from tuner.space.facts import SpaceFacts
 from tuner.space.parameter import Condition, Parameter
 from tuner.space.space import Space
+from tuner.words.figures import setting
 
 FACTS = SpaceFacts(1, 32, 8 << 30, (1, 22, 1), ())
 
@@ -164,3 +165,17 @@ def test_a_switch_and_a_number_are_two_values() -> None:
     """Python takes True for 1."""
     (change,) = changes_between({"a": True}, {"a": 1}, {})
     assert change.tuned is not True
+
+
+def test_a_size_and_a_time_are_written_as_the_server_writes_them() -> None:
+    """Units come from the record; records of older versions have none."""
+    before = ConfigurationRecord("s", "a", {"buffer": 4096, "idle": 60.0, "count": 8}, "")
+    after = ConfigurationRecord("s", "b", {"buffer": 28_672, "idle": 5.0, "count": 10}, "")
+    known = replace(after, units={"buffer": "bytes", "idle": "seconds"})
+
+    def words(tuned: ConfigurationRecord) -> list[str]:
+        changes = changes_of(before, tuned)
+        return [f"{setting(c.baseline, c.unit)} {setting(c.tuned, c.unit)}" for c in changes]
+
+    assert words(known) == ["4k 28k", "8 10", "60s 5s"]
+    assert words(after) == ["4096 28672", "8 10", "60.0 5.0"]

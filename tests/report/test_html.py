@@ -18,7 +18,9 @@ from tuner.record.model import Record
 from tuner.report.embed import embedded_json
 from tuner.report.html import render_html
 from tuner.report.section import Picture, Section, Table
+from tuner.report.study_tables import p_column
 from tuner.testing.sample_record import STAGES, Stage
+from tuner.words.figures import UNKNOWN
 
 Studies = Callable[..., StudyResult]
 Records = Callable[..., Record]
@@ -79,6 +81,19 @@ def test_the_page_names_the_kind_of_p(study: Studies) -> None:
     for estimate, kind in ((made.verdict.estimate, "exact"), (watched, "always-valid")):
         page = render_html(replace(made, verdict=replace(made.verdict, estimate=estimate)))
         assert any(line.startswith(f"{kind} p ") for line in parsed(page).lines)
+
+
+def test_the_table_of_figures_names_the_kinds_of_its_p(study: Studies) -> None:
+    """In a study that may stop early only the objective's p is always-valid."""
+    made = study("better")
+    assert p_column(made.figures)[0] == "exact p"
+    first, *others = made.figures
+    assert first.change is not None
+    watched = first.claimed(replace(first.change, always_valid=True))
+    head, cells = p_column([watched, *others])
+    assert head == "p"
+    assert cells[0].startswith("always-valid ")
+    assert {cell.split()[0] for cell in cells[1:]} == {"exact", UNKNOWN}
 
 
 @pytest.mark.parametrize("outcome", ["worse", "equivalent", "inconclusive"])

@@ -40,6 +40,7 @@ from tuner.space.kernel import (
     server_part,
     settings_of,
 )
+from tuner.space.parameter import units_of
 from tuner.store.storage import Say, no_message, scrubbed, without_secret
 from tuner.store.store import Header, Store, sqlite_url
 from tuner.workload.site import generate
@@ -177,6 +178,7 @@ def describe(found: Preflight, configuration: Configuration) -> ConfigurationRec
         adapter.export_files(own, found.space, found.server, placement),
         settings_of(configuration, found.kernel),
         found.space.inactive(configuration),
+        units_of(found.space.parameters),
     )
 
 

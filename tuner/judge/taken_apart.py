@@ -190,8 +190,8 @@ def _row(part: Part, changed: dict[str, Change], kept: set[str]) -> AblationRow:
     pairs = [changed[name] for name in names if name in changed]
     return AblationRow(
         names=" + ".join(names),
-        baseline=" + ".join(setting(change.baseline) for change in pairs),
-        tuned=" + ".join(setting(change.tuned) for change in pairs),
+        baseline=" + ".join(setting(change.baseline, change.unit) for change in pairs),
+        tuned=" + ".join(setting(change.tuned, change.unit) for change in pairs),
         without=_cell(part.reverted, same=part.contrast.reverted is None),
         without_p=_p(part.reverted, part.reverted_p),
         alone=_cell(part.added, same=part.contrast.added is None),

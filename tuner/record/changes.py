@@ -6,7 +6,7 @@ Reports, the ablation, exported patches and ``tuner apply`` all use this module,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.record.model import ConfigurationRecord
 from tuner.space.configuration import Value
@@ -22,11 +22,15 @@ class Change:
     baseline: Value | None
     """None: the setting has no effect in the baseline."""
     tuned: Value
+    unit: str = ""
+    """``bytes`` or ``seconds``; empty for other values, and in records of older versions."""
 
 
 def changes_of(baseline: ConfigurationRecord, tuned: ConfigurationRecord) -> tuple[Change, ...]:
     """Return the settings that turn the baseline into ``tuned``; see ``changes_between``."""
-    return changes_between(baseline.values, tuned.values, baseline.inactive)
+    found = changes_between(baseline.values, tuned.values, baseline.inactive)
+    units = {**baseline.units, **tuned.units}
+    return tuple(replace(change, unit=units.get(change.name, "")) for change in found)
 
 
 def changes_between(

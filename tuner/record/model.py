@@ -57,6 +57,8 @@ class ConfigurationRecord:
     inactive: Mapping[str, Value] = field(default_factory=dict)
     """Values that settings without effect here take when they become active; empty in records of
     older versions."""
+    units: Mapping[str, Literal["bytes", "seconds"]] = field(default_factory=dict)
+    """Units of the values that are sizes or times; empty in records of older versions."""
 
     @property
     def configuration(self) -> Configuration:

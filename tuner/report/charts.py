@@ -49,6 +49,7 @@ from tuner.report.vega import (
     arm_shape,
     data,
     layered,
+    log_axis,
     padded,
     specification,
     tooltips,
@@ -186,7 +187,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
         "ratio:Q",
         title=f"{goal.words}: tuned ÷ baseline",
         scale=alt.Scale(type="log", domain=domain, nice=False),
-        axis=alt.Axis(grid=False, format=".3~f", tickCount=6),
+        axis=log_axis(domain, grid=False, format=".3~f"),
     )
     one = data([row])
     tooltip = [alt.Tooltip("shown:N", title="ratio")]
@@ -245,7 +246,8 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
         title="block, in order of time",
         axis=alt.Axis(labelAngle=0, labelOverlap=True),
     )
-    y = value_axis(goal, "value")
+    ends = [float(row["value"] or 0.0) for row in (*points, *windows)]
+    y = value_axis(goal, "value", ends)
     fade = alt.condition("datum.used == 'True'", alt.value(1.0), alt.value(0.35))
     tooltip = tooltips(label="block", arm="arm", shown=goal.name, note="state")
     layers = [
@@ -304,6 +306,7 @@ def _spectra(study: StudyResult) -> alt.LayerChart | None:
     ]
     if not rows:
         return None
+    values = [point.value_us for spectrum in study.spectra for point in spectrum.points]
     last = max(float(row["nines"] or 0.0) for row in rows)
     ticks = [tick for tick in (0, math.log10(2), 1, 2, 3, 4, 5, 6) if tick <= last + 0.01]
     x = alt.X(
@@ -312,7 +315,7 @@ def _spectra(study: StudyResult) -> alt.LayerChart | None:
         scale=alt.Scale(domain=[0, last], nice=False),
         axis=alt.Axis(values=ticks, labelExpr=NINES_LABELS),
     )
-    y = value_axis(Objective("p99"), "value", title="latency, log scale")
+    y = value_axis(Objective("p99"), "value", values, title="latency, log scale")
     dash = alt.StrokeDash(
         "kind:N", scale=alt.Scale(domain=["stall-free", "raw"], range=[[1, 0], [4, 3]]), legend=None
     )

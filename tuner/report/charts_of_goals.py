@@ -20,6 +20,7 @@ from tuner.report.vega import (
     arm_shape,
     data,
     layered,
+    log_axis,
     padded,
     tooltips,
     value_axis,
@@ -45,17 +46,18 @@ def front_chart(study: StudyResult) -> alt.LayerChart | None:
         }
         for trial in seen
     ]
+    across, up = padded([1.0, *(t.ratio for t in seen)]), padded([1.0, *(t.second for t in seen)])
     x = alt.X(
         "x:Q",
         title=_title(first),
-        scale=alt.Scale(type="log", domain=padded([1.0, *(t.ratio for t in seen)]), nice=False),
-        axis=alt.Axis(format=".3~f", tickCount=6),
+        scale=alt.Scale(type="log", domain=across, nice=False),
+        axis=log_axis(across, format=".3~f"),
     )
     y = alt.Y(
         "y:Q",
         title=_title(second),
-        scale=alt.Scale(type="log", domain=padded([1.0, *(t.second for t in seen)]), nice=False),
-        axis=alt.Axis(format=".3~f", tickCount=6),
+        scale=alt.Scale(type="log", domain=up, nice=False),
+        axis=log_axis(up, format=".3~f"),
     )
     colour = alt.Color(
         "kind:N",
@@ -112,7 +114,7 @@ def rates_chart(study: StudyResult) -> alt.LayerChart | None:
         scale=alt.Scale(zero=False, padding=24),
         axis=alt.Axis(format=",d", tickCount=5),
     )
-    y = value_axis(latency, "value")
+    y = value_axis(latency, "value", [slo.limit, *(float(row["value"] or 0.0) for row in rows)])
     layers = [
         alt.Chart(data([{"value": slo.limit}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(y),
         alt.Chart(data(rows))

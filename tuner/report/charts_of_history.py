@@ -6,6 +6,7 @@ import math
 
 import altair as alt
 
+from tuner.judge.importance import shown_importance
 from tuner.judge.results import StudyResult
 from tuner.report.embed import MUTED
 from tuner.report.vega import (
@@ -18,6 +19,7 @@ from tuner.report.vega import (
     arm_shape,
     data,
     layered,
+    log_axis,
     padded,
     tooltips,
     value_axis,
@@ -50,7 +52,7 @@ def load_points_chart(study: StudyResult) -> alt.LayerChart | None:
         scale=alt.Scale(zero=False, padding=24),
         axis=alt.Axis(format=",d", tickCount=5),
     )
-    y = value_axis(goal, "value")
+    y = value_axis(goal, "value", [e for p in study.load_points for e in (p.low, p.high)])
     base = alt.Chart(data(rows)).encode(x, arm_colour())
     layers = [
         base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(alt.Y("low:Q"), y2="high"),
@@ -99,12 +101,12 @@ def search_chart(study: StudyResult) -> alt.LayerChart | None:
         scale=alt.Scale(domain=[-0.5, max(t.number for t in study.trials) + 0.5], nice=False),
         axis=alt.Axis(format="d", tickMinStep=1, grid=False),
     )
-    ends = [1.0, *(end for t in study.trials if t.blocks for end in (t.low, t.high))]
+    domain = padded([1.0, *(end for t in study.trials if t.blocks for end in (t.low, t.high))])
     y = alt.Y(
         "ratio:Q",
         title=f"{study.objective.name}, ratio to baseline, log scale",
-        scale=alt.Scale(type="log", domain=padded(ends), nice=False),
-        axis=alt.Axis(format=".3~f", tickCount=6),
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=log_axis(domain, format=".3~f"),
     )
     shape = alt.Shape(
         "origin:N",
@@ -159,8 +161,8 @@ def search_chart(study: StudyResult) -> alt.LayerChart | None:
 
 
 def importance_chart(study: StudyResult) -> alt.LayerChart | None:
-    """Return share of the objective's variation that each parameter explains in the search."""
-    shares = study.record.importance
+    """Return the share of the variation in the search that each parameter explains, if known."""
+    shares = shown_importance(study.record)
     rows: list[ChartRow] = [
         {"parameter": name, "share": share, "shown": figure(share, "share")}
         for name, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
@@ -199,7 +201,7 @@ def aa_chart(study: StudyResult) -> alt.LayerChart | None:
         "ratio:Q",
         title="ratio to the block's mean",
         scale=alt.Scale(type="log", domain=domain, nice=False),
-        axis=alt.Axis(format=".3~f", tickCount=5),
+        axis=log_axis(domain, format=".3~f"),
     )
     x = alt.X(
         "block:N", sort=None, title="A/A block", axis=alt.Axis(labelAngle=0, labelOverlap=True)

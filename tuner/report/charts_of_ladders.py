@@ -20,6 +20,7 @@ from tuner.report.vega import (
     ChartRow,
     data,
     layered,
+    log_axis,
     specification,
     tooltips,
     value_axis,
@@ -99,7 +100,7 @@ def _used(result: ContestResult, metric: usage.UsageMetric, unit: str) -> alt.La
         axis=alt.Axis(tickCount=4, format=",.3~r"),
     )
     lines = alt.Chart(data(rows)).encode(
-        _x(),
+        _x(result),
         y,
         _colour(result),
         _dash(result),
@@ -145,12 +146,11 @@ def _latency(result: ContestResult, rows: list[ChartRow]) -> alt.LayerChart:
         for climb in result.climbs
         if (reach := climb.knee) is not None and reach.side == "found"
     ]
-    y = value_axis(Objective("p99"), "p99", title="p99, log scale")
-    lines = alt.Chart(data(rows)).encode(_x(), y, _colour(result), _dash(result))
+    ends = [limit.limit, *(rung.p99_us for climb in result.climbs for rung in climb.rungs)]
+    y = value_axis(Objective("p99"), "p99", ends, title="p99, log scale")
+    lines = alt.Chart(data(rows)).encode(_x(result), y, _colour(result), _dash(result))
     layers = [
-        alt.Chart(data([{"p99": limit.limit}]))
-        .mark_rule(color=MUTED, strokeDash=[4, 3])
-        .encode(value_axis(Objective("p99"), "p99", title="p99, log scale")),
+        alt.Chart(data([{"p99": limit.limit}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(y),
         lines.mark_line(strokeWidth=2),
         _points(result, rows, y),
     ]
@@ -158,7 +158,7 @@ def _latency(result: ContestResult, rows: list[ChartRow]) -> alt.LayerChart:
         layers.append(
             alt.Chart(data(marks))
             .mark_rule(strokeWidth=1, opacity=0.5)
-            .encode(_x(), _colour(result), tooltip=tooltips(arm="arm", shown="knee"))
+            .encode(_x(result), _colour(result), tooltip=tooltips(arm="arm", shown="knee"))
         )
     return layered(layers, 340)
 
@@ -170,7 +170,7 @@ def _share(result: ContestResult, rows: list[ChartRow]) -> alt.LayerChart:
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format="%", tickCount=5),
     )
-    lines = alt.Chart(data(rows)).encode(_x(), y, _colour(result), _dash(result))
+    lines = alt.Chart(data(rows)).encode(_x(result), y, _colour(result), _dash(result))
     return layered([lines.mark_line(strokeWidth=2), _points(result, rows, y)], 180)
 
 
@@ -179,7 +179,7 @@ def _points(result: ContestResult, rows: list[ChartRow], y: alt.Y) -> alt.Chart:
         alt.Chart(data(rows))
         .mark_point(size=55, filled=True, opacity=1)
         .encode(
-            _x(),
+            _x(result),
             y,
             _colour(result),
             alt.Shape(
@@ -196,12 +196,13 @@ def _points(result: ContestResult, rows: list[ChartRow], y: alt.Y) -> alt.Chart:
     return points
 
 
-def _x() -> alt.X:
+def _x(result: ContestResult) -> alt.X:
+    rates = [rung.rate_per_s for climb in result.climbs for rung in climb.rungs]
     return alt.X(
         "rate:Q",
         title="offered rate, requests/s, log scale",
         scale=alt.Scale(type="log", nice=False, padding=16),
-        axis=alt.Axis(format="~s", tickCount=8),
+        axis=log_axis(rates, most=8, format="~s"),
     )
 
 

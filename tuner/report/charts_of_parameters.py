@@ -11,6 +11,7 @@ from typing import Literal
 import altair as alt
 
 from tuner.judge.history import TrialFigure
+from tuner.judge.importance import shown_importance
 from tuner.judge.results import StudyResult
 from tuner.report.embed import MUTED
 from tuner.report.vega import (
@@ -20,6 +21,7 @@ from tuner.report.vega import (
     ChartRow,
     data,
     layered,
+    log_axis,
     padded,
     tooltips,
 )
@@ -67,12 +69,12 @@ def slice_chart(study: StudyResult, name: str) -> alt.LayerChart | None:
         )
     if not rows:
         return None
-    ends = [1.0, *(trial.ratio for trial, _ in _measured(study))]
+    domain = padded([1.0, *(trial.ratio for trial, _ in _measured(study))])
     y = alt.Y(
         "ratio:Q",
         title=None,
-        scale=alt.Scale(type="log", domain=padded(ends), nice=False),
-        axis=alt.Axis(format=".3~f", tickCount=4),
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=log_axis(domain, most=5, format=".3~f"),
     )
     fill = alt.condition("datum.chosen == 'True'", alt.value(TUNED_COLOUR), alt.value(SURFACE))
     colour = alt.Color(
@@ -215,7 +217,10 @@ def _values_axis(values: Sequence[Value]) -> alt.X:
             if kind == "log"
             else alt.Scale(type=kind, nice=False, padding=12, zero=False)
         )
-        return alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(format="~s", tickCount=4))
+        axis = alt.Axis(format="~s", tickCount=4)
+        if kind == "log":
+            axis = log_axis(numbers, most=5, format="~s")
+        return alt.X("value:Q", title=None, scale=scale, axis=axis)
     # Few numbers stand in their order, everything else in the alphabet's.
     few = len(numbers) == len(set(map(setting, values)))
     return alt.X(
@@ -264,7 +269,7 @@ def _ranked(study: StudyResult) -> list[str]:
     for name, found in seen.items():
         found |= {setting(chosen.get(name)) for _, chosen in measured}
     varied = [name for name, found in seen.items() if len(found) > 1]
-    shares = study.record.importance
+    shares = shown_importance(study.record)
     return sorted(varied, key=lambda name: (-shares.get(name, 0.0), name))
 
 

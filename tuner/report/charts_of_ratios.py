@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import altair as alt
 
 from tuner.report.embed import MUTED
-from tuner.report.vega import KIND_COLOURS, SURFACE, ChartRow, data, padded, tooltips
+from tuner.report.vega import KIND_COLOURS, SURFACE, ChartRow, data, log_axis, padded, tooltips
 from tuner.stats.paired import PairedEstimate
 from tuner.words.figures import interval, ratio
 
@@ -47,11 +47,12 @@ class RatioStyle:
 def ratio_layers(rows: Sequence[ChartRow], field: str, style: RatioStyle) -> list[alt.Chart]:
     """The line of one, the intervals, the points; ``field`` of the rows names their lines."""
     every = [float(row[key] or 1) for row in rows for key in ("ratio", "low", "high")]
+    domain = padded([0.9, 1.1, *every])
     x = alt.X(
         "ratio:Q",
         title=style.title,
-        scale=alt.Scale(type="log", domain=padded([0.9, 1.1, *every]), nice=False),
-        axis=alt.Axis(grid=True, format=".3~f", tickCount=style.ticks),
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=log_axis(domain, style.ticks, grid=True, format=".3~f"),
     )
     y = alt.Y(f"{field}:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False))
     colour = alt.Color(

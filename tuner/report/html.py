@@ -39,8 +39,10 @@ from tuner.report.study_tables import (
     FIGURES_HEAD,
     LOOKS_HEAD,
     WANTED_HEAD,
+    figure_name,
     figure_rows,
     look_rows,
+    p_column,
     wanted_rows,
 )
 from tuner.report.view import ReportView, view_of
@@ -126,6 +128,7 @@ def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
     """Return the template's context: the view, and the study in full."""
     study = view.study
     sections = _sections(view, specs)
+    p_head, p_cells = p_column(study.figures)
     return {
         "view": view,
         "study": study,
@@ -142,13 +145,11 @@ def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
         "recommended": is_recommended(study),
         "traded": [entry for entry in study.figures[1:] if entry.name in _TRADED],
         "figures": Table(
-            FIGURES_HEAD,
-            tuple(figure_rows(study.figures)),
+            (*FIGURES_HEAD, p_head),
+            tuple((*row, p) for row, p in zip(figure_rows(study.figures), p_cells, strict=True)),
             claimed=tuple(entry.name for entry in study.figures[: len(study.goals.objectives)]),
         ),
-        "usage": Table(
-            ("resource", *FIGURES_HEAD[1:-1]), tuple(row[:-1] for row in figure_rows(study.usage))
-        ),
+        "usage": Table(("resource", *FIGURES_HEAD[1:]), tuple(figure_rows(study.usage))),
         "looks": Table(LOOKS_HEAD, tuple(look_rows(study))),
         "wanted": Table(WANTED_HEAD, tuple(wanted_rows(study))),
         "allowed": allowed_trades(study),
@@ -252,6 +253,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "change": _change,
     "counted": counted,
     "figure": figure,
+    "figure_name": figure_name,
     "interval": interval,
     "moment": moment,
     "p_in_words": p_in_words,

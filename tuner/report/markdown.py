@@ -143,9 +143,9 @@ def _figures(study: StudyResult) -> str:
     claimed = len(study.goals.objectives)
     rows = [
         (f"**{plain(name)}**" if place < claimed else plain(name), *cells)
-        for place, (name, *cells, _) in enumerate(figure_rows(study.figures))
+        for place, (name, *cells) in enumerate(figure_rows(study.figures))
     ]
-    return table_of(("", f"baseline ({plain(baseline_name(study))})", *FIGURES_HEAD[2:-1]), rows)
+    return table_of(("", f"baseline ({plain(baseline_name(study))})", *FIGURES_HEAD[2:]), rows)
 
 
 def _changes(study: StudyResult) -> str:

@@ -15,22 +15,42 @@ from tuner.report.facts import baseline_names
 from tuner.stats.words import p_in_words
 from tuner.words.figures import UNKNOWN, figure, interval, ratio
 
-FIGURES_HEAD = ("figure", "baseline", "tuned", "ratio", "95 % interval", "exact p")
+FIGURES_HEAD = ("figure", "baseline", "tuned", "ratio", "95 % interval")
+_RAW = ", raw"
 
 
 def figure_rows(entries: Sequence[Figure]) -> list[tuple[str, ...]]:
     """Return figures of both arms, such as percentiles or resources."""
     return [
         (
-            entry.name,
+            figure_name(entry),
             figure(entry.baseline, entry.unit),
             figure(entry.candidate, entry.unit),
             ratio(entry.ratio),
             interval(entry.change) if entry.change else UNKNOWN,
-            bare_p(entry.change.p_value) if entry.change else UNKNOWN,
         )
         for entry in entries
     ]
+
+
+def figure_name(entry: Figure) -> str:
+    """Return the name of a figure in a report; a raw one of windows is not one of all requests."""
+    if entry.whole or not entry.name.endswith(_RAW):
+        return entry.name
+    return f"{entry.name.removesuffix(_RAW)} of a typical window{_RAW}"
+
+
+def p_column(entries: Sequence[Figure]) -> tuple[str, list[str]]:
+    """Return the head and the cells of a column with the p-value of each figure.
+
+    In a study that may stop early only the objective's is always-valid.
+    """
+    changes = [entry.change for entry in entries]
+    kinds = {change.p_kind for change in changes if change}
+    if len(kinds) == 1:
+        return f"{kinds.pop()} p", [bare_p(c.p_value) if c else UNKNOWN for c in changes]
+    cells = [f"{c.p_kind} {bare_p(c.p_value)}" if c else UNKNOWN for c in changes]
+    return "p", cells
 
 
 WANTED_HEAD = ("wanted", "verdict", "ratio or value", "95 % interval")

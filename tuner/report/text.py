@@ -94,7 +94,7 @@ def _arms(study: StudyResult, width: float) -> list[str]:
         for place, entry in enumerate(study.figures)
         if place == 0 or entry.whole or entry.name in _ALSO_SHOWN
     ]
-    rows = [("", *FIGURES_HEAD[1:-1]), *(row[:-1] for row in figure_rows(shown))]
+    rows = [("", *FIGURES_HEAD[1:]), *figure_rows(shown)]
     return columns(rows, width=width) if shown else []
 
 

@@ -6,7 +6,8 @@ Colours are CSS variables of the page, so one specification serves light, dark a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import altair as alt
 
@@ -67,15 +68,55 @@ def specification(chart: alt.LayerChart) -> Spec:
     return spec
 
 
-def value_axis(objective: Objective, field: str, title: str = "") -> alt.Y:
-    """Return the objective's figure on a log scale that need not reach zero."""
+def log_ticks(ends: Sequence[float], most: int) -> list[float]:
+    """Return round values for the ticks of a log scale.
+
+    Vega chooses ticks that it has no room to label, and then leaves out the powers of ten.
+
+    Args:
+        ends: values that the scale holds; only finite positive ones count.
+        most: limit for the number of ticks.
+    """
+    known = [end for end in ends if math.isfinite(end) and end > 0]
+    if not known:
+        return []
+    low, high = min(known), max(known)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    if high / low >= 5:
+        inside: list[float] = []
+        for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+            found = [d * 10.0**power for power in decades for d in digits]
+            inside = [tick for tick in found if low <= tick <= high]
+            if len(inside) <= most:
+                return inside
+        return inside[:: math.ceil(len(inside) / most)]
+    step = 10.0 ** math.floor(math.log10(max(high - low, 1e-3 * high) / most))
+    step = next(step * d for d in (1, 2, 5, 10, 20) if (high - low) / (step * d) < most)
+    first = math.ceil(low / step - 1e-9)
+    return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def log_axis(ends: Sequence[float], most: int = 6, **options: Any) -> alt.Axis:
+    """Return the axis of a log scale, with a label at each tick; see ``log_ticks``."""
+    return alt.Axis(values=log_ticks(ends, most), labelOverlap=False, **options)
+
+
+def value_axis(objective: Objective, field: str, ends: Iterable[float], title: str = "") -> alt.Y:
+    """Return the objective's figure on a log scale that need not reach zero.
+
+    Args:
+        objective: the objective.
+        field: field of the rows with its figure.
+        ends: the figures that the axis must hold.
+        title: title of the axis; by default the objective's.
+    """
     latency = objective.unit == "µs"
     return alt.Y(
         f"{field}:Q",
         title=title or f"{objective.words}, {objective.unit}, log scale",
         scale=alt.Scale(type="log", nice=False, padding=12),
-        axis=alt.Axis(
-            tickCount=6, labelExpr=_LATENCY_LABELS if latency else "format(datum.value, ',')"
+        axis=log_axis(
+            list(ends), most=8, labelExpr=_LATENCY_LABELS if latency else "format(datum.value, ',')"
         ),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -184,15 +184,7 @@ class Parameter:
 
     def format(self, value: Value) -> str:
         """Format a value in the notation of server and user: ``on``, ``64k``, ``75s``."""
-        if isinstance(value, bool):
-            return "on" if value else "off"
-        if isinstance(value, str):
-            return value
-        if self.unit == "bytes" and isinstance(value, int):
-            return format_size(value)
-        if self.unit == "seconds":
-            return f"{value:g}s" if value < 1e6 else f"{value:.0f}s"
-        return str(value)
+        return notation(value, self.unit)
 
     def snap(self, value: Value) -> Value:
         """Round a proposal to the grid, within the range."""
@@ -205,3 +197,32 @@ class Parameter:
             steps -= 1
         snapped = self.low + max(0, steps) * self.step
         return int(snapped) if self.kind == "integer" else float(snapped)
+
+
+def notation(value: Value, unit: str = "") -> str:
+    """Format a value in the notation of server and user: ``on``, ``64k``, ``75s``.
+
+    Args:
+        value: the value.
+        unit: ``bytes``, ``seconds``, or any other unit, which is not written.
+    """
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, str):
+        return value
+    if unit == "bytes" and isinstance(value, int):
+        return format_size(value)
+    if unit == "seconds":
+        return f"{value:g}s" if value < 1e6 else f"{value:.0f}s"
+    return str(value)
+
+
+def units_of(parameters: Iterable[Parameter]) -> dict[str, Literal["bytes", "seconds"]]:
+    """Return the units of sizes and times by the parameter's name."""
+    found: dict[str, Literal["bytes", "seconds"]] = {}
+    for parameter in parameters:
+        if parameter.unit == "bytes":
+            found[parameter.name] = "bytes"
+        elif parameter.unit == "seconds":
+            found[parameter.name] = "seconds"
+    return found

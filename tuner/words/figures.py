@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from tuner.machine.topology import cpu_ranges
 from tuner.record.model import Phase
 from tuner.space.configuration import Value
+from tuner.space.parameter import notation
 from tuner.stats.paired import PairedEstimate
 
 UNKNOWN = "–"
@@ -73,13 +74,14 @@ def interval(estimate: PairedEstimate) -> str:
     return f"{estimate.low:.3f} to {estimate.high:.3f}"
 
 
-def setting(value: Value | None) -> str:
-    """Return a parameter's value; ``off`` and ``on`` for switches, ``no effect`` where inactive."""
-    if value is None:
-        return "no effect"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
+def setting(value: Value | None, unit: str = "") -> str:
+    """Return a parameter's value in the server's notation; ``no effect`` where it is inactive.
+
+    Args:
+        value: the value; None where it is inactive.
+        unit: ``bytes`` or ``seconds``; empty for other values.
+    """
+    return "no effect" if value is None else notation(value, unit)
 
 
 def cores(numbers: Sequence[int]) -> str:
