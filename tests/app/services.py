@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.app.recommended import Recommended, recommended
 from tuner.hosts.inventory import Host
+from tuner.judge.ablation import Ablation, Check
 from tuner.judge.results import StudyResult, evaluate
 from tuner.own.home import Home
 from tuner.own.nginx.tree import parse, write
 from tuner.own.patch import exported, plain
+from tuner.record.changes import changes_of
+from tuner.record.model import AblationProtocol, Contrast
 from tuner.space.configuration import Value
+from tuner.stats.paired import estimate
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.sample_record import sample_record
 
@@ -144,6 +149,38 @@ def _with(study: StudyResult, before: dict[str, Any], after: dict[str, Any]) -> 
     return replace(study, record=replace(record, configurations=found))
 
 
-def given(study: StudyResult, accepted: str | None = None) -> Recommended:
+def ablated_study() -> StudyResult:
+    """Return a study of the lab whose ablation found that one of two changes keeps the gain."""
+    kept = {**BEFORE, "keepalive_requests": 100_000}
+    study = lab_study(tuned={**kept, "proxy_http_version": "1.1"})
+    configurations = study.record.configurations
+    tuned = configurations[study.candidate or ""]
+    least = replace(tuned, digest="00000000cafe", values=kept)
+    protocol = AblationProtocol(
+        frozen_unix_s=0.0,
+        digest="",
+        confirmation="",
+        contrasts=tuple(
+            Contrast((name,), "a", "b") for name in ("keepalive_requests", "proxy_http_version")
+        ),
+        blocks=6,
+        rounds=4,
+        window_s=1.0,
+        alpha=0.05,
+        margin=0.03,
+    )
+    ratio = estimate([math.log(0.5)] * 6)
+    check = Check(least.digest, 6, estimate([0.0] * 6), ratio, keeps=True)
+    return replace(
+        study,
+        record=replace(study.record, configurations={**configurations, least.digest: least}),
+        changes=changes_of(configurations[study.record.baseline], tuned),
+        ablation=Ablation(protocol, (), (check,), least.digest, is_over=True),
+    )
+
+
+def given(
+    study: StudyResult, accepted: str | None = None, *, candidate: bool = False
+) -> Recommended:
     """Return what is applied of a study."""
-    return recommended(study, "mine", accepted)
+    return recommended(study, "mine", accepted, candidate=candidate)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.app.services import given, lab_study, own_study
+from tests.app.services import ablated_study, given, lab_study, own_study
 from tuner.app.recommended import FORCEABLE
 from tuner.errors import DefinitionError
 
@@ -17,6 +17,21 @@ def test_a_better_configuration_is_recommended() -> None:
     assert found.chosen.digest == found.study.candidate
     assert found.claim.startswith("the study found p99 at 0.")
     assert found.statements() == [f"study mine: {found.study.sentence}"]
+
+
+def test_after_an_ablation_only_what_keeps_the_gain_is_applied() -> None:
+    """What is left out is named before the user confirms, with the option for all changes."""
+    study = ablated_study()
+    found = given(study)
+    assert found.chosen.digest == study.recommended != study.candidate
+    assert any(
+        "a share in the gain was not shown: proxy_http_version; --candidate" in statement
+        for statement in found.statements()
+    )
+    assert found.claim == "the ablation found p99 at 0.500 of the baseline's"
+    every = given(study, candidate=True)
+    assert every.chosen.digest == study.candidate
+    assert not any("--candidate" in statement for statement in every.statements())
 
 
 @pytest.mark.parametrize("outcome", FORCEABLE)

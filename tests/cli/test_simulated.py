@@ -201,17 +201,18 @@ def test_the_export_again(finished: Tuner, tmp_path: Path) -> None:
 
 
 def test_what_was_not_shown_to_be_better_is_not_recommended(
-    tuner: Tuner, host: SimulatedHost, tmp_path: Path
+    tuner: Tuner, host: SimulatedHost
 ) -> None:
-    """The baseline is exported, and the candidate only when asked for."""
+    """There is no folder best; the baseline and the candidate are exported below their names."""
     host.truth = lambda _: Effect(capacity_per_s=4_000.0)
     done = tuner("optimize", *SHORT, "--name", "mine")
     assert not done.out.startswith("Better")
-    baseline = yaml.safe_load(written()["best/configuration.yaml"])
-    assert baseline["values"]["sendfile"] is False
-    tuner("export", "mine", "--candidate", "--output", str(tmp_path / "out"))
-    candidate = yaml.safe_load((tmp_path / "out" / "configuration.yaml").read_text())
-    assert candidate["values"]["sendfile"] is True
+    assert set(written()) == {"report.html", "report.md"}
+    assert "none is recommended; what was tried: tuner export mine --candidate" in done.out
+    for folder, *options in (("baseline",), ("candidate", "--candidate")):
+        assert tuner("export", "mine", *options).code == 0
+        found = yaml.safe_load((STUDY / folder / "configuration.yaml").read_text())
+        assert found["values"]["sendfile"] is (folder == "candidate")
 
 
 def test_the_exported_configuration_is_a_baseline(finished: Tuner, host: SimulatedHost) -> None:
@@ -499,7 +500,7 @@ def test_a_storage_of_the_users_own(tuner: Tuner, host: SimulatedHost, tmp_path:
 
 
 def test_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:
-    """An ablation reports the changes that matter; the smallest difference can be exported."""
+    """An ablation reports the changes that matter; the smallest difference is recommended."""
     # The p99 of the few hundred requests of these windows is too noisy for a check within 3 %.
     longer = (*SHORT, "--time", "3m", "--objective", "p50", "--name", "mine")
     assert tuner("optimize", *longer).code == 0
@@ -514,8 +515,12 @@ def test_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:
     assert record.ablation is not None
     assert record.ablation.window_s > record.protocol.window_s, "only the study was short of time"
     assert "Why it won" in written()["report.md"].decode()
-    exported = tuner("export", "mine", "--minimal")
-    assert exported.code == 0
+    assert tuner("export", "mine", "--minimal").code == 0
+    assert tuner("export", "mine", "--candidate").code == 0
+    best, least, every = (
+        (STUDY / folder / "nginx.conf").read_text() for folder in ("best", "minimal", "candidate")
+    )
+    assert best == least != every
     minimal = yaml.safe_load((STUDY / "minimal" / "configuration.yaml").read_text())
     assert minimal["values"]["sendfile"] is True
     assert "sendfile on;" in (STUDY / "minimal" / "nginx.conf").read_text()
@@ -527,6 +532,22 @@ def test_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:
     (matters,) = [part for part in again["parts"] if part["matters"]]
     assert matters["settings"] == ["sendfile"]
     assert matters["without"]["ratio"] > 1.5
+
+
+@pytest.mark.parametrize("options", [(), ("--ablate", "off")])
+def test_an_ablation_that_does_not_fit_is_offered(
+    tuner: Tuner, host: SimulatedHost, options: tuple[str, ...]
+) -> None:
+    """It is announced unless it is switched off; the result names its command and its time."""
+    done = tuner("optimize", *SHORT[:-1], "--name", "mine", *options)
+    assert done.code == 0
+    assert host.windows > 0
+    announced = "ablation   in what is left of the time, if the verdict is better" in done.err
+    refused = re.search(
+        r"an ablation of the \d+ changes takes .* or more, and .* are left", done.err
+    )
+    assert announced == bool(refused) == (not options)
+    assert re.search(r"tuner ablate mine finds them in about \d+ min", " ".join(done.out.split()))
 
 
 def test_only_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:

@@ -14,12 +14,13 @@ from tests.space.test_kernel import SEEN, load
 from tuner.errors import HostError
 from tuner.export import export_files
 from tuner.goals.goals import parse_goals
+from tuner.judge.overhead import overhead
 from tuner.judge.plan import USUAL, BlockPlan, plan_blocks
 from tuner.judge.results import evaluate
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.window import Measurement
 from tuner.phases.block import Arm, BlockSpec, run_block
-from tuner.phases.calibrate import measure_capacity, overhead
+from tuner.phases.calibrate import measure_capacity
 from tuner.record.model import ConfigurationRecord
 from tuner.space.configuration import Configuration, Value
 from tuner.space.kernel import BUILT_IN, SYSCTL_FILE, joined, settings_of

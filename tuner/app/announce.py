@@ -61,6 +61,8 @@ def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> d
         "seed": str(definition.seed),
         "time": f"{_forecast(found, search=search).words}; results in {folder}/",
     }
+    if what == "optimize" and definition.ablate == "auto":
+        made["ablation"] = "in what is left of the time, if the verdict is better"
     if not search:
         del made["search"]
     if found.premises.words:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tuner.errors import DefinitionError
 from tuner.export.configuration import choose
 from tuner.judge.results import StudyResult
+from tuner.judge.taken_apart import left_out, smaller_ratio
 from tuner.record.model import ConfigurationRecord, Record
 from tuner.space.kernel import is_kernels
 from tuner.stats.verdict import Verdict, VerdictKind
@@ -17,11 +18,12 @@ FORCEABLE = tuple(kind.value for kind in VerdictKind if kind is not VerdictKind.
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """The tuned configuration of a study, with its verdict."""
+    """The configuration of a study for hosts, with its verdict."""
 
     study: StudyResult
     name: str
     chosen: ConfigurationRecord
+    """The configuration for the hosts."""
     baseline: ConfigurationRecord
     verdict: Verdict
 
@@ -39,6 +41,9 @@ class Recommended:
     def claim(self) -> str:
         """The study's claim for the check of a host, in words."""
         gained = self.study.gained
+        kept = smaller_ratio(self.study)
+        if kept is not None and self.chosen.digest != self.study.candidate:
+            return f"the ablation found {gained.text} at {kept:.3f} of the baseline's"
         verdicts = (each.verdict for each in self.study.objectives if each.objective == gained)
         found = next(verdicts, self.verdict).estimate
         return f"the study found {gained.text} at {found.ratio:.3f} of the baseline's"
@@ -52,6 +57,11 @@ class Recommended:
         if self.verdict.kind is not VerdictKind.BETTER:
             found.append(
                 f"the verdict is {self.verdict.kind}: the configuration was not shown to be better"
+            )
+        if self.chosen.digest != self.study.candidate:
+            found.append(
+                f"not applied, because a share in the gain was not shown:"
+                f" {', '.join(left_out(self.study))}; --candidate applies all changes"
             )
         if not self.is_own:
             found.append(
@@ -67,13 +77,16 @@ class Recommended:
         return found
 
 
-def recommended(study: StudyResult, name: str, accepted: str | None = None) -> Recommended:
-    """Return the tuned configuration of a study, if its verdict allows applying it.
+def recommended(
+    study: StudyResult, name: str, accepted: str | None = None, *, candidate: bool = False
+) -> Recommended:
+    """Return the recommended configuration of a study, if its verdict allows applying it.
 
     Args:
         study: the result.
         name: name of the study.
         accepted: accepted verdict instead of *better*; None for *better* only.
+        candidate: whether to apply all changes, also those that an ablation left out.
 
     Raises:
         DefinitionError: the study has no verdict, or another one.
@@ -93,7 +106,7 @@ def recommended(study: StudyResult, name: str, accepted: str | None = None) -> R
             f" {found.low:.3f} to {found.high:.3f})"
         )
         raise DefinitionError(_remedy(words, verdict.kind, accepted), path=_option(accepted))
-    chosen = choose(study, candidate=True)
+    chosen = choose(study, candidate=candidate or accepted is not None)
     baseline = study.record.configurations.get(study.record.baseline)
     if chosen is None or baseline is None or study.candidate is None:
         raise DefinitionError(f"the record of {name!r} has no configuration", path="NAME")

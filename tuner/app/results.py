@@ -107,10 +107,12 @@ def write(records: Sequence[Record], folder: Path, progress: TerminalProgress) -
     with reading(f"the record of {records[0].name!r}"):
         pages = _pages(studies)
     files = _configurations(studies)
-    # A patch of an earlier recommendation could be applied by mistake.
-    if not contests_of(studies) and f"best/{PATCH_NAME}" not in files:
+    if not contests_of(studies):
+        # Files of an earlier recommendation could be used by mistake.
         with writing(folder):
-            inside(folder, f"best/{PATCH_NAME}").unlink(missing_ok=True)
+            for name in {PATCH_NAME, *export_files(studies[0], candidate=True)}:
+                if f"best/{name}" not in files:
+                    inside(folder, f"best/{name}").unlink(missing_ok=True)
     write_files(folder, {**pages, **files})
     return studies
 
@@ -133,6 +135,8 @@ def _configurations(studies: Sequence[StudyResult]) -> dict[str, str | bytes]:
 
         return {f"configurations/{name}": text for name, text in run_files(contests).items()}
     (study,) = studies
+    if not study.has_recommendation:
+        return {}
     return {f"best/{name}": text for name, text in export_files(study).items()}
 
 
@@ -181,8 +185,11 @@ def show(
     click.echo(f"report   {folder / 'report.html'}")
     if contests_of(studies) or not studies:
         click.echo(f"config   {folder / 'configurations'}/")
-    elif (folder / "best").is_dir():
+    elif studies[0].has_recommendation:
         click.echo(f"config   {folder / 'best'}/")
+    elif studies[0].verdict is not None:
+        name = studies[0].record.name
+        say_fitted(f"config   none is recommended; what was tried: tuner export {name} --candidate")
 
 
 def _lines(studies: Sequence[StudyResult]) -> list[str]:

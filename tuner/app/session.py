@@ -256,6 +256,7 @@ def _spec(found: Preflight) -> StudySpec:
         effect=definition.effect,
         server_cores=len(found.cores.server),
         design=found.design,
+        ablate=definition.ablate == "auto",
     )
 
 

@@ -16,7 +16,7 @@ from tuner.cli import options
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.results import StudyResult, evaluate
-from tuner.judge.taken_apart import ablation_data, ablation_lines
+from tuner.judge.taken_apart import ablation_data, ablation_lines, left_out_sentence
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate
 from tuner.record.changes import changes_of
@@ -28,7 +28,7 @@ _EPILOG = """
 Examples:
   tuner ablate proxy
   tuner ablate proxy --time 20m
-  tuner export proxy --minimal
+  tuner export proxy
 """
 
 
@@ -45,7 +45,8 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
 
     Measures the winner without each changed setting, and the baseline with each one alone, in
     fresh randomised blocks; p-values are adjusted by Holm. Then finds and confirms the smallest
-    difference that keeps the gain. To resume an interrupted ablation, run the command again.
+    difference that keeps the gain, which the study recommends from then on. To resume an
+    interrupted ablation, run the command again.
     """
     progress = TerminalProgress(quiet=quiet)
     limit_s = load_study(BASE_STUDY, {"time": time}).time_s
@@ -70,9 +71,10 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     if as_json:
         print_json(_as_data(study))
         return
-    for line in ablation_lines(study):
+    for line in (*ablation_lines(study), "", left_out_sentence(study)):
         say_fitted(line)
     click.echo(f"report   {folder / 'report.html'}")
+    click.echo(f"config   {folder / 'best'}/")
 
 
 def _rehearse(name: str, storage: str | None, progress: TerminalProgress, *, as_json: bool) -> None:

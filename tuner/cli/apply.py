@@ -102,6 +102,11 @@ Examples:
     type=click.Choice(FORCEABLE),
     help="Apply the tuned configuration although the verdict is this one [only better].",
 )
+@click.option(
+    "--candidate",
+    is_flag=True,
+    help="Apply all changes, also those that an ablation left out [the recommended ones].",
+)
 @click.option("--storage", metavar="URL", help="Use this Optuna storage [SQLite in studies/NAME/].")
 def command(
     name: str,
@@ -121,11 +126,13 @@ def command(
     service: str | None,
     server_name: str,
     accepted: str | None,
+    candidate: bool,
     storage: str | None,
 ) -> None:
-    """Apply the tuned configuration of the study NAME to the hosts of an inventory.
+    """Apply the recommended configuration of the study NAME to the hosts of an inventory.
 
-    Requires the verdict "better". Reads each host's files and merges the change into them, so that
+    Requires the verdict "better". After an ablation, applies only the smallest difference that
+    keeps the gain. Reads each host's files and merges the change into them, so that
     the host's own lines stay; refuses a conflict with its file and line. For a study of the lab,
     sets the changed settings in the host's own files. Each host's own server validates the result
     before a file is replaced. Shows the change, then asks for confirmation. Changes no host if
@@ -146,7 +153,7 @@ def command(
     store = open_store(name, storage)
     record = store.record()
     provenance.confirm_applying(record, shows_only=shows_only)
-    given = recommended(evaluate(record), name, accepted)
+    given = recommended(evaluate(record), name, accepted, candidate=candidate)
     gained = given.study.gained
     asked = ProbeOptions(
         probe,

@@ -42,7 +42,7 @@ Examples:
   tuner optimize --server nginx --objective p99
   tuner optimize --study studies/proxy.yaml --time 20m --name proxy-before-release
   tuner compare before.yaml after.yaml --fail-if worse
-  tuner ablate quickstart && tuner export quickstart --minimal
+  tuner ablate quickstart && tuner export quickstart
   tuner report quickstart
 
 \b

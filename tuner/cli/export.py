@@ -23,7 +23,6 @@ Examples:
   tuner export quickstart
   tuner export quickstart --output /tmp/nginx
   tuner export quickstart --candidate
-  tuner export quickstart --minimal
   tuner export quickstart --format role --output roles
   tuner export quickstart --format compose --output lab
   tuner export quickstart --results studies/results/quickstart
@@ -31,26 +30,30 @@ Examples:
   tuner export mine --diff | patch -p0 -d /etc/nginx
 """
 _FORMATS = {
-    "config": "best",
+    "config": "",
     "ansible": "ansible",
     "role": "role",
     "compose": "compose",
 }
-"""Export formats, and the folder of each below the study's."""
+"""Export formats, and the folder of each below the study's; empty: ``_folder``."""
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("name")
 @options.storage
-@click.option("--output", metavar="FOLDER", type=Path, help="Write to FOLDER [studies/NAME/best].")
+@click.option(
+    "--output", metavar="FOLDER", type=Path, help="Write to FOLDER [a folder in studies/NAME/]."
+)
 @click.option(
     "--candidate",
     is_flag=True,
-    help="Write the tuned configuration even if its verdict is not better.",
+    help="Write the tuned configuration with all its changes, even if its verdict is not better.",
 )
 @click.option("--diff", is_flag=True, help="Print the patch of your own files and write nothing.")
 @click.option(
-    "--minimal", is_flag=True, help="Write only the changes that `tuner ablate` found to be needed."
+    "--minimal",
+    is_flag=True,
+    help="Write the changes that an ablation found to be needed, and fail without an ablation.",
 )
 @click.option(
     "--format",
@@ -80,9 +83,9 @@ def command(
 ) -> None:
     """Write the configuration that the study NAME recommends.
 
-    Recommends the tuned configuration if the verdict is "better", and the baseline otherwise.
-    --minimal writes the smallest difference that keeps the gain, to studies/NAME/minimal. Every
-    format names its origin: study, hash, verdict.
+    Recommends the tuned configuration if the verdict is "better", and the baseline otherwise. After
+    an ablation, recommends the smallest difference that keeps the gain. Writes to the folder best,
+    or to baseline, candidate or minimal. Every format names its origin: study, hash, verdict.
     """
     if storage is None and results.is_run(STUDIES / name, name):
         _export_run(name, output, kept)
@@ -102,9 +105,18 @@ def command(
             written = _listed(write_results([study], kept), kept)
         _print(written)
         return
-    own = "minimal" if minimal and kind == "config" else _FORMATS[kind]
+    own = _FORMATS[kind] or _folder(study, candidate=candidate, minimal=minimal)
     files = _maker(kind)(study, candidate=candidate, minimal=minimal)
     _write(files, output, name, own)
+
+
+def _folder(study: StudyResult, *, candidate: bool, minimal: bool) -> str:
+    """Return the folder for a configuration, which says what it is."""
+    if minimal:
+        return "minimal"
+    if candidate and study.candidate not in {None, study.recommended}:
+        return "candidate"
+    return "best" if study.has_recommendation else "baseline"
 
 
 def _export_run(name: str, output: Path | None, kept: Path | None) -> None:

@@ -19,7 +19,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         *("location", "root", "prefix", "env_file", "keep_upstreams", "in_place"),
     ),
     "Search": ("space", "layer", "allow", "force", "trials", "seed"),
-    "Confirmation": ("baseline", "finalists", "sequential"),
+    "Confirmation": ("baseline", "finalists", "sequential", "ablate"),
     "Studies and records": ("study_file", "storage", "foreign", "wait"),
 }
 """Names of parameters by theme; the theme ``OTHERS`` has all that are in none."""

@@ -20,7 +20,7 @@ from tuner.definition.study import BASE_STUDY, DEFAULT_STUDY, StudyDefinition, l
 from tuner.errors import DefinitionError
 from tuner.judge.kinds import kind_of
 from tuner.judge.results import evaluate
-from tuner.phases.study import run_study
+from tuner.phases.ablate import run_study_and_ablation
 from tuner.store.store import Store
 
 _EPILOG = """
@@ -50,6 +50,7 @@ Examples:
 @options.in_place
 @options.search
 @options.confirmation
+@options.ablate
 @options.study_file
 @options.study
 @click.option("--resume", is_flag=True, help="Resume an interrupted study.")
@@ -71,7 +72,8 @@ def command(
 
     Calibrates on the baseline, searches in randomised blocks, and confirms the winner on fresh
     data under a protocol that is frozen beforehand. Writes the verdict (better, worse, equivalent
-    or inconclusive), a report, and the recommended configuration.
+    or inconclusive), a report, and the recommended configuration. If the verdict is better and
+    enough of the time is left, finds the changes that matter and recommends only those.
     """
     progress = TerminalProgress(quiet=quiet)
     dry_run.refuse_resume(resume=resume)
@@ -106,7 +108,7 @@ def command(
         # Only now does this process own the study; another one may have been running it.
         for done in store.recover():
             progress.note(done)
-        run_study(bench, spec)
+        run_study_and_ablation(bench, spec)
     results.show([evaluate(store.record())], folder, as_json=as_json, junit=junit)
 
 

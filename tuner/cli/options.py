@@ -144,6 +144,14 @@ _CONFIRMATION = [
         help="Confirm until an always-valid test supports the claim [a fixed number of blocks].",
     ),
 ]
+_ABLATE = [
+    click.option(
+        "--ablate",
+        metavar="auto|off",
+        help="Find the changes that matter in what is left of the time after the verdict better,"
+        " or leave that to `tuner ablate` [auto].",
+    ),
+]
 STORAGE_VARIABLE = "TUNER_STORAGE"
 """Environment variable for ``--storage``, which keeps a password out of process lists."""
 
@@ -286,6 +294,11 @@ def margin(function: _F) -> _F:
 def confirmation(function: _F) -> _F:
     """Add the options for the confirmation."""
     return _apply(function, _CONFIRMATION)
+
+
+def ablate(function: _F) -> _F:
+    """Add the option for the ablation in a study's time."""
+    return _apply(function, _ABLATE)
 
 
 def storage(function: _F) -> _F:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
@@ -47,12 +47,13 @@ RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 CPU_KEYS = ("generator_cpus", "server_cpus", "backend_cpus")
 """Keys with numbers of CPUs, which belong to one host."""
+Ablate = Literal["auto", "off"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     "margin",
-    *("slo", "constraint", "choose", "sequential", "finalists"),
+    *("slo", "constraint", "choose", "sequential", "finalists", "ablate"),
     *("load", "stalls", "published", "force", "layer", "inventory"),
     *CPU_KEYS,
     *("config", "server_name", "location", "root", "prefix", "env_file"),
@@ -141,6 +142,8 @@ class StudyDefinition:
     """Smallest difference worth having, as a share; no smaller one is claimed."""
     cpus: WantedCpus = BY_RULES
     """CPUs that the user names for generator, server and backend."""
+    ablate: Ablate = "auto"
+    """``auto`` to ablate a winner in what is left of the time; ``off`` to leave it out."""
 
     @property
     def goals(self) -> Goals:
@@ -193,6 +196,7 @@ class StudyDefinition:
             "generator_cpus": cpu_ranges(self.cpus.generator) or None,
             "server_cpus": cpu_ranges(self.cpus.server) or None,
             "backend_cpus": cpu_ranges(self.cpus.backend) or None,
+            "ablate": self.ablate,
         }
 
 
@@ -341,6 +345,7 @@ def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinit
         inventory=keys["inventory"].text() if "inventory" in keys else None,
         margin=margin.share,
         cpus=WantedCpus(*(_cpus(keys[key]) if key in keys else () for key in CPU_KEYS)),
+        ablate=keys["ablate"].one_of(get_args(Ablate)) if "ablate" in keys else "auto",
     )
 
 

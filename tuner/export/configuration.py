@@ -1,7 +1,8 @@
 """The configuration that a study recommends, as files with provenance.
 
 A pure function of the study's result. Unless the verdict is *better*, the recommendation is the
-baseline: a configuration that is not shown to be better is exported only on request.
+baseline: a configuration that is not shown to be better is exported only on request. After an
+ablation it holds only the changes that keep the gain (``tuner.judge.recommendation``).
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from collections.abc import Sequence
 
 from tuner.errors import DefinitionError
 from tuner.judge.results import StudyResult
-from tuner.judge.taken_apart import ablation_sentence
+from tuner.judge.taken_apart import ablation_sentence, left_out_sentence
 from tuner.reading.printable import comment_line
 from tuner.record.model import ConfigurationRecord
 from tuner.space.kernel import SYSCTL_FILE, sysctl_file
 from tuner.space.space import configuration_yaml
-from tuner.stats.verdict import VerdictKind
 
 VALUES_NAME = "configuration.yaml"
 PATCH_NAME = "own.patch"
@@ -28,8 +28,8 @@ def export_files(
 
     Args:
         study: the result.
-        candidate: whether to export a candidate that is not shown to be better.
-        minimal: whether to export the smallest difference that keeps the gain.
+        candidate: whether to export the tuned configuration with all its changes, better or not.
+        minimal: whether to export the smallest difference that keeps the gain, or nothing.
 
     Returns:
         Empty if the record holds no configuration.
@@ -61,10 +61,11 @@ def choose(
     Returns:
         None if it is not in the record.
     """
-    better = study.verdict is not None and study.verdict.kind is VerdictKind.BETTER
-    digest = study.candidate if (better or candidate) and study.candidate else study.record.baseline
+    digest = study.recommended
     if minimal:
         digest = _minimal(study)
+    elif candidate and study.candidate:
+        digest = study.candidate
     return study.record.configurations.get(digest)
 
 
@@ -93,7 +94,7 @@ def provenance(study: StudyResult, chosen: ConfigurationRecord) -> list[str]:
         study.candidate: "the tuned configuration",
     }
     role = roles.get(chosen.digest, "the smallest difference that keeps the gain")
-    why = [ablation_sentence(study)] if chosen.digest not in roles else []
+    why = [ablation_sentence(study), left_out_sentence(study)] if chosen.digest not in roles else []
     return [
         (
             f"From tuner {record.tuner_version}, study {record.name}{protocol}:"

@@ -107,10 +107,10 @@ def contrasts(space: Space, baseline: Configuration, tuned: Configuration) -> tu
     return tuple(found)
 
 
-def blocks_at_least(contrasts_: Sequence[Contrast], alpha: float) -> int:
+def blocks_at_least(changes: int, alpha: float) -> int:
     """Return the fewest blocks with which the most significant contrast and a check can pass."""
     return max(
-        minimum_blocks(1 - alpha / max(1, len(contrasts_))),
+        minimum_blocks(1 - alpha / max(1, changes)),
         minimum_blocks(_check_confidence(alpha)),
     )
 

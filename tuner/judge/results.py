@@ -44,6 +44,7 @@ from tuner.judge.history import (
     trial_figures,
 )
 from tuner.judge.outcome import Status, outcome, overruled, too_fine
+from tuner.judge.recommendation import recommended
 from tuner.judge.scoring import BASELINE
 from tuner.judge.usage import PARTS, unread, usage
 from tuner.judge.whole import Arms, WholeArms, contradiction, whole_arms
@@ -118,7 +119,8 @@ class StudyResult:
     load_points: tuple[LoadPoint, ...]
     changes: tuple[Change, ...]
     difference: tuple[str, ...]
-    """Unified difference from the baseline's text to the candidate's."""
+    """Unified difference from the baseline's text to the recommended one's, or to the candidate's
+    if the baseline is recommended."""
     ablation: Ablation | None
     """Why the candidate won; None if it was not taken apart."""
     replication: Replication | None
@@ -142,6 +144,16 @@ class StudyResult:
         if self.whole is None or protocol is None or protocol.evidence == "typical":
             return ""
         return contradiction(self.objective, self.whole, protocol.band)
+
+    @property
+    def recommended(self) -> str:
+        """Digest of the recommended configuration."""
+        return recommended(self.record.baseline, self.candidate, self.verdict, self.ablation)
+
+    @property
+    def has_recommendation(self) -> bool:
+        """True if another configuration than the baseline is recommended."""
+        return self.recommended != self.record.baseline
 
     @property
     def gained(self) -> Objective:
@@ -232,6 +244,8 @@ def _evaluate(record: Record) -> StudyResult:
     both = (configurations[record.baseline], configurations[digest]) if known else None
     changed = changes_of(*both) if both else ()
     ablation = evaluate_ablation(record, goals)
+    advised = recommended(record.baseline, candidate, verdict, ablation)
+    proposed = configurations.get(digest if advised == record.baseline else advised)
     unshared: tuple[str, ...] = ()
     if verdict and verdict.kind is VerdictKind.BETTER and not ablation:
         unshared = two_parts(changed, record.server.name, record.name)
@@ -275,7 +289,7 @@ def _evaluate(record: Record) -> StudyResult:
             record, paired_blocks(record, "load-points", digest, objective.arm_ln), used, objective
         ),
         changes=changed,
-        difference=unified_difference(*both) if both else (),
+        difference=unified_difference(both[0], proposed) if both and proposed else (),
         ablation=ablation,
         replication=_replication(record, goals, claims, None if end.void else end.verdict),
     )

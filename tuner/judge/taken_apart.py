@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.judge.ablation import Ablation, Check, Part, gained_objective
+from tuner.judge.ablation_plan import command_s
+from tuner.judge.kinds import kind_of
 from tuner.judge.results import StudyResult
 from tuner.record.changes import Change, changes_of
 from tuner.space.parameter import same
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.words import counted, p_in_words, percent
 from tuner.words.figures import UNKNOWN, interval, ratio, setting
+from tuner.words.terminal import duration
 
 HEAD = ("change", "baseline", "tuned", "without it", "p", "it alone", "p", "")
 
@@ -55,7 +58,7 @@ def ablation_sentence(study: StudyResult) -> str:
     if found is None:
         return ""
     if not found.is_over:
-        return "The ablation has not come to its end: tuner ablate goes on with it."
+        return f"The ablation is not complete; tuner ablate {study.record.name} continues it."
     total = len(found.protocol.contrasts)
     matter = [_names(part) for part in found.parts if part.matters]
     if found.minimal is None:
@@ -72,6 +75,64 @@ def ablation_sentence(study: StudyResult) -> str:
         f"{_shown(matter, total)} {counted(len(kept), 'setting')}"
         f" {'keeps' if len(kept) == 1 else 'keep'} the gain: {', '.join(kept)}."
         f" {_proof(check, found, study)}"
+    )
+
+
+def recommended_changes(study: StudyResult) -> tuple[Change, ...]:
+    """Return the changes of the recommended configuration, or what was tried without one."""
+    if study.ablation is not None and study.recommended == study.ablation.minimal:
+        return minimal_changes(study)
+    return study.changes
+
+
+def advice(study: StudyResult) -> list[str]:
+    """Return sentences on the changes that matter, and on those that are not recommended."""
+    found = (ablation_sentence(study), left_out_sentence(study), ablation_offer(study))
+    return [sentence for sentence in found if sentence]
+
+
+def left_out(study: StudyResult) -> tuple[str, ...]:
+    """Return the changes of the tuned configuration that the recommended one does not have."""
+    if study.ablation is None or study.recommended in {study.record.baseline, study.candidate}:
+        return ()
+    kept = {change.name for change in minimal_changes(study)}
+    named = {name for contrast in study.ablation.protocol.contrasts for name in contrast.names}
+    return tuple(sorted(named - kept))
+
+
+def smaller_ratio(study: StudyResult) -> float | None:
+    """Return the ratio to the baseline of the smallest difference; None if it was not checked."""
+    checks = study.ablation.checks if study.ablation else ()
+    kept = next((check for check in checks if check.keeps), None)
+    return kept.to_baseline.ratio if kept and kept.to_baseline else None
+
+
+def left_out_sentence(study: StudyResult) -> str:
+    """Return a sentence on the changes that are not recommended; empty without any."""
+    names = left_out(study)
+    if not names:
+        return ""
+    return (
+        f"Left out, because a share in the gain was not shown: {', '.join(names)}; all changes:"
+        f" tuner export {study.record.name} --candidate."
+    )
+
+
+def ablation_offer(study: StudyResult) -> str:
+    """Return a sentence on the command that finds which changes matter; empty if it is known.
+
+    It is empty for a single change too, because the verdict itself is about that, and for
+    comparisons and replications, which search for nothing.
+    """
+    changes, record = len(study.changes), study.record
+    known = study.ablation is not None or changes < 2
+    searched = kind_of(record) == "study" and not record.hosts
+    if known or not searched or not study.has_recommendation:
+        return ""
+    took = duration(60 * math.ceil(command_s(record, changes) / 60))
+    return (
+        f"Which of the {changes} changes make the gain was not measured: tuner ablate"
+        f" {record.name} finds them in about {took}, and only those are recommended then."
     )
 
 

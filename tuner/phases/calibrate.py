@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,18 +11,15 @@ from tuner.goals.capacity import crossing, points
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.judge.load_point import Capacity, StudyLoad, two_digits
-from tuner.judge.plan import CLOSED, FIXED, USUAL, Budget, Design, Overhead, StudyPlan
+from tuner.judge.plan import CLOSED, FIXED, Budget, Design, StudyPlan
 from tuner.judge.scoring import BASELINE, counted_windows, differences
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
-from tuner.record.model import Block, Calibration, Record
+from tuner.record.model import Block, Calibration
 from tuner.space.configuration import Configuration
 from tuner.stats.margin import NO_MARGIN, Margin
 from tuner.stats.power import PooledSigma, blocks_within, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
-
-_DEAREST = Overhead(deploy_s=4.0, gap_s=0.05, switch_s=15.0)
-"""Upper limits, above those of Ansible and SSH on a controller without overload."""
 
 
 def measure_capacity(bench: Bench, baseline: Configuration) -> Capacity:
@@ -47,40 +43,6 @@ def measure_capacity(bench: Bench, baseline: Configuration) -> Capacity:
     if found is None:
         raise InstrumentError("the baseline answers 0 requests/s, too few to measure")
     return found
-
-
-def overhead(record: Record, *, exclusive: bool = False) -> Overhead:
-    """Return the cost of deployments and gaps, from this host's first block or typical values.
-
-    It uses differences within each clock, because windows have the generator's. It is limited by
-    ``_DEAREST``, so that one disturbed block does not make all others long, and because gaps of a
-    closed loop are long, with more samples than most windows.
-
-    Args:
-        record: record of the study.
-        exclusive: whether one instance runs at a time, so that each gap is a switch.
-    """
-    blocks = [b for b in record.blocks if b.phase == "capacity" and b.host == record.here]
-    for block in blocks:
-        if block.state == "complete" and block.index == 0:
-            begun = [w.started_unix_s for w in block.windows]
-            ended = [w.started_unix_s + w.duration_s for w in block.windows]
-            gaps = [start - end for start, end in zip(begun[1:], ended, strict=False)]
-            gap_s = statistics.median(gaps)
-            if exclusive:
-                switch_s = _within(gap_s - CLOSED.first_warmup_s, _DEAREST.switch_s)
-                return replace(USUAL, switch_s=switch_s)
-            return Overhead(
-                _within(
-                    block.took_s - (ended[-1] - begun[0]) - CLOSED.first_warmup_s, _DEAREST.deploy_s
-                ),
-                _within(gap_s - CLOSED.warmup_s, _DEAREST.gap_s),
-            )
-    return USUAL
-
-
-def _within(value: float, most: float) -> float:
-    return min(max(0.0, value), most)
 
 
 def run_aa(

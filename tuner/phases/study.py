@@ -9,6 +9,7 @@ from tuner.errors import HostError
 from tuner.judge.confirmation import tally_of
 from tuner.judge.forecast import Question, Times, claim_words
 from tuner.judge.load_point import Capacity, StudyLoad, load_point, lower
+from tuner.judge.overhead import overhead
 from tuner.judge.plan import ASSUMED, FIXED, Budget, Design, Sampling, StudyPlan
 from tuner.measurement.stalls import SPANS
 from tuner.measurement.window import Gates
@@ -18,7 +19,6 @@ from tuner.phases.calibrate import (
     calibration,
     limit_point,
     measure_capacity,
-    overhead,
     planned_blocks,
     run_aa,
 )
@@ -56,6 +56,8 @@ class StudySpec:
     """True to search; otherwise a given configuration is confirmed."""
     economise: bool = True
     """True to shorten the plan so that it fits into the time."""
+    ablate: bool = False
+    """True to ablate a winner in what is left of the time (``tuner.phases.ablate``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,8 @@ class Calibrated:
     design: Design = FIXED
 
 
-def run_study(bench: Bench, spec: StudySpec) -> None:
-    """Run the missing parts of a study, to the end of the confirmation."""
+def run_study(bench: Bench, spec: StudySpec) -> Calibrated:
+    """Run the missing parts of a study, to the end of the confirmation; return its bench."""
     ready = calibrate(bench, spec)
     announce_times(ready, spec)
     record = ready.bench.store.record()
@@ -85,8 +87,19 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
         if not chosen:
             bench.progress.note("no configuration is left in the race: there is nothing to confirm")
             ready.bench.store.set_ended()
-            return
+            return ready
     confirm(ready, *(record.configurations[digest].configuration for digest in chosen))
+    return ready
+
+
+def spent_s(record: Record) -> float:
+    """Return the time that a study has taken on this host, without interruptions."""
+    if not record.blocks:
+        return 0.0
+    begun_s = record.blocks[0].started_unix_s - record.started_unix_s
+    return begun_s + sum(
+        b.took_s for b in record.blocks if b.phase != "search" or b.host == record.here
+    )
 
 
 def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ...]:
@@ -116,10 +129,6 @@ def announce_times(ready: Calibrated, spec: StudySpec) -> None:
     question = _question(bench, ready.calibration.rate_per_s, spec, sampling)
     whole = _whole(bench, ready.calibration, plan, ready.confirm_blocks, spec)
     left = _times_left(record, whole, ready)
-    begun_s = record.blocks[0].started_unix_s - record.started_unix_s
-    spent_s = begun_s + sum(
-        b.took_s for b in record.blocks if b.phase != "search" or b.host == record.here
-    )
     phases = {
         "search": left.search_s,
         "confirmation": left.confirm_s,
@@ -128,7 +137,7 @@ def announce_times(ready: Calibrated, spec: StudySpec) -> None:
     parts = ", ".join(f"{name} {duration(took_s)}" for name, took_s in phases.items() if took_s)
     most = "at most " * (spec.design.sequential or spec.trials is not None)
     bench.progress.note(
-        f"the whole study takes {most}about {duration(spent_s + left.total_s)};"
+        f"the whole study takes {most}about {duration(spent_s(record) + left.total_s)};"
         f" {duration(left.total_s)} are left" + (f": {parts}" if parts else "")
     )
     cuts, given = " and ".join(question.cuts(plan, spec.time_s)), duration(spec.time_s)

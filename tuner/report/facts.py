@@ -15,7 +15,6 @@ from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement
 from tuner.record.contenders import Evidence
 from tuner.record.model import Original, Protocol, Record, TrialState
-from tuner.stats.verdict import VerdictKind
 from tuner.stats.words import counted
 from tuner.words.figures import UNKNOWN, figure, moment, setting, significant
 
@@ -336,16 +335,11 @@ def limits(study: StudyResult) -> list[str]:
     return known
 
 
-def is_recommended(study: StudyResult) -> bool:
-    """Return whether the candidate is advice: only if the verdict is *better*."""
-    return study.verdict is not None and study.verdict.kind is VerdictKind.BETTER
-
-
 def changes_title(study: StudyResult) -> str:
     """Return the title of the settings table: advice, or a mere account."""
     if study.verdict is None:
         return "What the front-runner changes (not confirmed)"
-    return "What to change" if is_recommended(study) else "What was tried (no advice)"
+    return "What to change" if study.has_recommendation else "What was tried (no advice)"
 
 
 def _generator(windows: Sequence[Measurement]) -> str:

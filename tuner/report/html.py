@@ -15,7 +15,7 @@ from typing import Any
 
 from tuner.judge.arms import Figure, block_labels
 from tuner.judge.results import StudyResult
-from tuner.judge.taken_apart import minimal_changes
+from tuner.judge.taken_apart import ablation_offer, left_out, recommended_changes
 from tuner.reading.printable import printable_lines
 from tuner.report.apart import apart
 from tuner.report.facts import (
@@ -26,7 +26,6 @@ from tuner.report.facts import (
     claimable_effect,
     definition_facts,
     host_facts,
-    is_recommended,
     limits,
     method_facts,
     order_words,
@@ -141,8 +140,10 @@ def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
         "kind_class": study.verdict.kind.value if study.verdict else "none",
         "baseline_name": baseline_name(study),
         "changes_title": changes_title(study),
-        "minimal": minimal_changes(study),
-        "recommended": is_recommended(study),
+        "advised": recommended_changes(study),
+        "left_out": left_out(study),
+        "offer": ablation_offer(study),
+        "recommended": study.has_recommendation,
         "traded": [entry for entry in study.figures[1:] if entry.name in _TRADED],
         "figures": Table(
             (*FIGURES_HEAD, p_head),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.judge.results import StudyResult
+from tuner.judge.taken_apart import ablation_offer, recommended_changes
 from tuner.reading.printable import printable_lines
 from tuner.report.facts import (
     Facts,
@@ -150,11 +151,16 @@ def _figures(study: StudyResult) -> str:
 
 def _changes(study: StudyResult) -> str:
     rows = [
-        (code(change.name), code(setting(change.baseline)), code(setting(change.tuned)))
-        for change in study.changes
+        (
+            code(change.name),
+            code(setting(change.baseline, change.unit)),
+            code(setting(change.tuned, change.unit)),
+        )
+        for change in recommended_changes(study)
     ]
     table = table_of(("setting", "baseline", "tuned"), rows)
-    return f"### {changes_title(study)}\n\n{table}" if table else ""
+    parts = (f"### {changes_title(study)}", table, plain(ablation_offer(study)))
+    return "\n\n".join(filter(None, parts)) if table else ""
 
 
 def _blocks(study: StudyResult) -> str:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from tuner.judge.results import StudyResult
-from tuner.judge.taken_apart import HEAD, ablation_note, ablation_rows, ablation_sentence
+from tuner.judge.taken_apart import (
+    HEAD,
+    ablation_note,
+    ablation_rows,
+    ablation_sentence,
+    left_out_sentence,
+)
 from tuner.report.hosts_section import hosts_section
 from tuner.report.section import Section, Table
 from tuner.report.study_tables import FINALISTS_HEAD, OTHERS_HEAD, finalist_rows, other_rows
@@ -44,15 +50,12 @@ def _ablation(study: StudyResult) -> Section | None:
     if study.ablation is None:
         return None
     rows = tuple(row.cells for row in ablation_rows(study))
-    note = ablation_note(study) if rows else ""
-    if rows and study.ablation.minimal:
-        name = study.record.name
-        note += f" The smallest difference is exported with: tuner export {name} --minimal"
+    notes = (ablation_note(study) if rows else "", left_out_sentence(study))
     return Section(
         "Why it won",
         "ablation",
         ablation_sentence(study),
         "Why",
         tables=(Table(HEAD, rows, coded=True),) if rows else (),
-        notes=(note,) if note else (),
+        notes=tuple(note for note in notes if note),
     )

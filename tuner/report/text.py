@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import StudyResult
-from tuner.judge.taken_apart import ablation_sentence
+from tuner.judge.taken_apart import (
+    advice,
+    recommended_changes,
+)
 from tuner.report.contest_tables import (
     LADDER_HEAD,
     REFUSED,
@@ -60,7 +63,7 @@ def _of_study(study: StudyResult, width: float) -> list[_Part]:
         ("", [*_arms(study, width), scope(study)]),
         ("", columns([OTHERS_HEAD, *others], width=width) if others else []),
         (changes_title(study), _changes(study)),
-        ("", [ablation_sentence(study)]),
+        ("", advice(study)),
     ]
 
 
@@ -101,8 +104,13 @@ def _arms(study: StudyResult, width: float) -> list[str]:
 def _changes(study: StudyResult) -> list[str]:
     return columns(
         [
-            (change.name, setting(change.baseline), "→", setting(change.tuned))
-            for change in study.changes
+            (
+                change.name,
+                setting(change.baseline, change.unit),
+                "→",
+                setting(change.tuned, change.unit),
+            )
+            for change in recommended_changes(study)
         ]
     )
 
