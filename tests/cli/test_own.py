@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Tuner
 from tests.hosts.nginxes import needs_nginx
+from tuner.testing.lab import Effect, SimulatedHost
 
 pytestmark = needs_nginx
 TEXT = """\
@@ -56,6 +61,47 @@ def test_the_outcome_is_a_patch_of_the_users_files(tuner: Tuner, config: Path) -
     done = tuner("optimize", "--resume", "--name", "mine")
     assert done.code == 2
     assert "configuration changed since 'mine' began" in done.err
+
+
+ONE_WORKER = """\
+worker_processes 1;
+events { worker_connections 1024; }
+http {
+    server {
+        listen 8080 reuseport;
+        location / { root /srv/shop; }
+    }
+}
+"""
+
+
+def test_a_finding_has_the_effect_that_a_study_of_its_setting_measured(
+    tuner: Tuner, host: SimulatedHost, tmp_path: Path
+) -> None:
+    """It names the command of that study, which searches this setting and no other."""
+    path = tmp_path / "nginx.conf"
+    path.write_text(ONE_WORKER)
+    command = ["tuner", "optimize", "--config", str(path), "--only", "reuseport"]
+    (before,) = findings(tuner, path)
+    assert (before["measure"], before["measured"]) == (shlex.join(command), [])
+    host.truth = lambda values: Effect(
+        ln_latency=0.5 * ("reuseport" in str(values["text"])), capacity_per_s=4_000.0
+    )
+    assert tuner(*command[1:], *OPTIONS).code == 0
+    (after,) = findings(tuner, path)
+    (words,) = after["measured"]
+    assert re.fullmatch(
+        r"p99 with reuseport = off is 0\.6\d\d times that with on \(0\.\d+ to 0\.\d+; study mine\)",
+        words,
+    )
+    shown = tuner("doctor", "--config", str(path)).out
+    assert f"    measured {words}\n    measure  {shlex.join(command)}\n" in shown
+
+
+def findings(tuner: Tuner, path: Path) -> list[dict[str, Any]]:
+    """Return the findings on a configuration that a study can measure."""
+    found = json.loads(tuner("doctor", "--config", str(path), "--json").out)
+    return [finding for finding in found if finding["measure"]]
 
 
 CADDYFILE = """\

@@ -14,6 +14,7 @@ from tuner.own.server import OwnServer
 from tuner.space.configuration import Configuration
 from tuner.space.facts import SpaceFacts, space_facts
 from tuner.space.kernel import BUILT_IN, LAYER, KernelState, checked, joined, setting_of
+from tuner.space.only import only
 from tuner.space.parameter import OWN
 from tuner.space.space import BASELINES, Space, bind_space
 
@@ -56,6 +57,7 @@ def bind(found: Resolved) -> StudySpace:
     if definition.layer:
         space, kernel = _with_kernel(found, space, facts)
     space.searched(definition.allow)
+    space = only(space, definition.only, definition.allow)
     baseline, *others = read_baselines(definition, space)
     return StudySpace(space, baseline, tuple(others), own, kernel, notes)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -15,9 +16,9 @@ from tuner.app.writing import writing
 from tuner.errors import HostError
 from tuner.hosts import local
 from tuner.lint.check import rules
-from tuner.lint.finding import Finding, lint_facts
+from tuner.lint.finding import Finding, Measurable, lint_facts
 from tuner.lint.sarif import sarif as sarif_log
-from tuner.machine.facts import ServerFacts
+from tuner.machine.facts import DEFAULT_SERVER, ServerFacts
 from tuner.own.server import OwnOptions
 from tuner.reading.printable import printable
 from tuner.servers import catalog
@@ -70,8 +71,41 @@ def findings(wishes: OwnOptions, server: str | None = None) -> tuple[Finding, ..
     """
     name = server or catalog.server_of_file(Path(wishes.config))
     chosen = rules(name)
-    found = _found_server(name, needed=chosen.needs_program)
-    return chosen.lint_file(wishes, lint_facts(local.facts(), found), found.binary)
+    server_here = _found_server(name, needed=chosen.needs_program)
+    found = chosen.lint_file(wishes, lint_facts(local.facts(), server_here), server_here.binary)
+    return _with_measurements(found, wishes, name)
+
+
+def _with_measurements(
+    found: Sequence[Finding], wishes: OwnOptions, server: str
+) -> tuple[Finding, ...]:
+    """Return the findings with the commands and the effects of their settings."""
+    known = rules(server).measurable
+    effects: Mapping[str, tuple[str, ...]] = {}
+    if any(finding.rule in known for finding in found):
+        from tuner.app.measured_settings import measured_settings
+
+        effects = measured_settings(wishes.config)
+    return tuple(
+        replace(
+            finding,
+            measure=_command(wishes, server, known[finding.rule]),
+            measured=effects.get(known[finding.rule].name, ()),
+        )
+        if finding.rule in known
+        else finding
+        for finding in found
+    )
+
+
+def _command(wishes: OwnOptions, server: str, parameter: Measurable) -> str:
+    """Return the command of a study of one parameter."""
+    words = ["tuner", "optimize", *(["--server", server] if server != DEFAULT_SERVER else [])]
+    words += ["--config", wishes.config, "--only", parameter.name]
+    words += ["--allow", parameter.name] * parameter.trade
+    words += [word for copy in wishes.prefix for word in ("--prefix", copy)]
+    words += ["--env-file", wishes.env_file] if wishes.env_file else []
+    return shlex.join(words)
 
 
 def lines(found: Sequence[Finding]) -> Iterator[str]:
@@ -87,6 +121,9 @@ def lines(found: Sequence[Finding]) -> Iterator[str]:
             yield f"    also     {others}{f' and {more} more' if more > 0 else ''}"
         yield f"    why      {printable(finding.why)}"
         yield f"    remedy   {printable(finding.remedy)}"
+        yield from (f"    measured {printable(words)}" for words in finding.measured)
+        if finding.measure:
+            yield f"    measure  {printable(finding.measure)}"
         yield f"    see      {finding.link}"
 
 

@@ -183,6 +183,12 @@ _SEARCH = [
         " baselines [stock].",
     ),
     click.option(
+        "--only",
+        multiple=True,
+        metavar="PARAMETER",
+        help="Search only this parameter, and those that it needs; may be repeated [all].",
+    ),
+    click.option(
         "--allow",
         multiple=True,
         metavar="PARAMETER",

@@ -53,7 +53,7 @@ _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     "margin",
-    *("slo", "constraint", "choose", "sequential", "finalists", "ablate"),
+    *("slo", "constraint", "choose", "sequential", "finalists", "ablate", "only"),
     *("load", "stalls", "published", "force", "layer", "inventory"),
     *CPU_KEYS,
     *("config", "server_name", "location", "root", "prefix", "env_file"),
@@ -144,6 +144,8 @@ class StudyDefinition:
     """CPUs that the user names for generator, server and backend."""
     ablate: Ablate = "auto"
     """``auto`` to ablate a winner in what is left of the time; ``off`` to leave it out."""
+    only: tuple[str, ...] = ()
+    """Parameters to search, with those that they need; empty for all."""
 
     @property
     def goals(self) -> Goals:
@@ -197,6 +199,7 @@ class StudyDefinition:
             "server_cpus": cpu_ranges(self.cpus.server) or None,
             "backend_cpus": cpu_ranges(self.cpus.backend) or None,
             "ablate": self.ablate,
+            "only": list(self.only),
         }
 
 
@@ -346,6 +349,7 @@ def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinit
         margin=margin.share,
         cpus=WantedCpus(*(_cpus(keys[key]) if key in keys else () for key in CPU_KEYS)),
         ablate=keys["ablate"].one_of(get_args(Ablate)) if "ablate" in keys else "auto",
+        only=_names(keys["only"]) if "only" in keys else (),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.lint.caddy_lines import line_of
-from tuner.lint.finding import Finding, LintFacts, Severity
+from tuner.lint.finding import Finding, LintFacts, Measurable, Severity
 from tuner.own.caddy.origin import CaddyOrigin, read
 from tuner.own.caddy.server import CaddyOwnConfiguration
 from tuner.own.home import LocalHome
@@ -46,6 +46,10 @@ class CaddyRule:
 
 
 needs_program = True
+measurable = {
+    "few-idle-connections": Measurable("upstream_keepalive_connections"),
+    "flush-each-piece": Measurable("flush_immediately", trade=True),
+}
 
 
 def lint_file(wishes: OwnOptions, facts: LintFacts, program: str) -> tuple[Finding, ...]:

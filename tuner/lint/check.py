@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
 from tuner.errors import DefinitionError
-from tuner.lint.finding import Finding, LintFacts
+from tuner.lint.finding import Finding, LintFacts, Measurable
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.servers import catalog
 
@@ -17,6 +17,15 @@ class Rules(Protocol):
     @property
     def needs_program(self) -> bool:
         """True if a configuration cannot be read without the server's program."""
+        ...
+
+    @property
+    def measurable(self) -> Mapping[str, Measurable]:
+        """The parameters that studies can measure, by the rule's name.
+
+        A parameter that a space searches for some workloads only is left out, because its study
+        would be refused for the others.
+        """
         ...
 
     def lint_file(self, wishes: OwnOptions, facts: LintFacts, program: str) -> tuple[Finding, ...]:

@@ -32,11 +32,24 @@ class Finding:
     """URL of the source: the server's documentation."""
     also: tuple[str, ...] = ()
     """Further places with the same problem, such as ``/etc/nginx/nginx.conf:12``."""
+    measure: str = ""
+    """Command that measures the setting by itself; empty where no study can."""
+    measured: tuple[str, ...] = ()
+    """Effects of the setting that studies of this configuration measured."""
 
     @property
     def where(self) -> str:
         """``/etc/nginx/nginx.conf:12``."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurable:
+    """A parameter of the server's spaces that a study can measure for a finding."""
+
+    name: str
+    trade: bool = False
+    """True if a study needs ``--allow`` for it."""
 
 
 @dataclass(frozen=True, slots=True)

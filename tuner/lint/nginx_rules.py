@@ -17,7 +17,7 @@ from tuner.lint import (
     nginx_upstreams,
     nginx_workers,
 )
-from tuner.lint.finding import Finding, LintFacts
+from tuner.lint.finding import Finding, LintFacts, Measurable
 from tuner.lint.nginx_here import log_rates, messages, refuse_empty
 from tuner.lint.nginx_rule import CORE, DOCS, HTTP, NginxFindings, NginxRule
 from tuner.lint.nginx_scope import spots
@@ -45,6 +45,15 @@ _PAGES = {
 
 
 needs_program = False
+measurable = {
+    "one-worker": Measurable("worker_processes"),
+    "reuseport-one-worker": Measurable("reuseport"),
+    "unbuffered-log": Measurable("access_log_buffer", trade=True),
+    "upstream-without-keepalive": Measurable("upstream_keepalive"),
+    "upstream-keepalive-http-1.0": Measurable("proxy_http_version"),
+    "upstream-keepalive-connection-header": Measurable("upstream_keepalive"),
+    "buffering-off": Measurable("proxy_buffering", trade=True),
+}
 
 
 def lint_file(wishes: OwnOptions, facts: LintFacts, program: str) -> tuple[Finding, ...]:
