@@ -174,7 +174,9 @@ def test_a_study_of_it_is_walked_from_end_to_end(tree: Path) -> None:
     study = ("--study", "static", *short)
     done = python(tree, "-c", SIMULATED, "optimize", "--server", "toy", *study)
     assert done.returncode == 0, done.stderr
-    assert "worker_connections" in (tree / "here/studies/mine/best/toy.conf").read_text()
+    exported = python(tree, "-m", "tuner", "export", "mine", "--candidate", "--output", "out")
+    assert exported.returncode == 0, exported.stderr
+    assert "worker_connections" in (tree / "here/out/toy.conf").read_text()
     done = python(tree, "-m", "tuner", "optimize", "--server", "toys", *study)
     assert done.returncode == 2
     assert "toy" in done.stderr
