@@ -23,6 +23,10 @@ NOWHERE = ("--storage", "postgresql+psycopg://127.0.0.1:1/none")
 LINES = {
     "worker": ("new", *NOWHERE),
     "proxy": NOWHERE,
+    "init": (
+        *("--yes", "--server", "nginx", "--config", "none", "--access-log", "access.log"),
+        *("--objective", "p99", "--output", "new.yaml"),
+    ),
     "optimize": (*NEW, "--trials", "1"),
     "compare": ("stock", "hand", *NEW),
     "ablate": ("mine", "--time", "10s", "--quiet", "--foreign"),
@@ -49,7 +53,7 @@ LINES = {
 WRITERS = ("optimize", "compare", "ladder", "measure", "report", "export")
 PRINTERS = ("studies", "workload show", "workload check", "space show", "space explain")
 MUST_FAIL = {
-    **dict.fromkeys(("read_only", "full_disk"), (*WRITERS, "workload from-log")),
+    **dict.fromkeys(("read_only", "full_disk"), (*WRITERS, "init", "workload from-log")),
     "files_for_folders": WRITERS,
     **dict.fromkeys(("closed_output", "full_output"), (*PRINTERS, "space schema")),
 }
