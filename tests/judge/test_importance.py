@@ -40,7 +40,7 @@ def test_an_importance_in_noise_alone_is_not_shown() -> None:
 
 def test_an_importance_of_trials_that_differ_is_shown() -> None:
     """Half of the trials are twice as fast."""
-    found = record([0.0, -0.7] * 6)
+    found = record([0.0, -0.7] * 6, looks=4)
     assert trials_p(found) < 1e-6
     assert shown_importance(found) == found.importance
 
