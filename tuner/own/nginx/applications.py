@@ -23,9 +23,7 @@ from tuner.own.nginx.places import (
 )
 from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tree import Directive
-
-_KEEPS_CONNECTIONS = (1, 29, 7)
-"""First version that keeps connections to upstreams by default."""
+from tuner.own.nginx.upstreams import KEEPS_CONNECTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class KeptApplications:
         count = wanted.get(self.names[-1])
         if count is None:
             return
-        none = count == "0" and scope.facts.server_version < _KEEPS_CONNECTIONS
+        none = count == "0" and scope.facts.server_version < KEEPS_CONNECTIONS
         made: dict[str, str] = {}
         for spot, passed, block in self._places(scope.serving):
             if block is not None and none:

@@ -26,8 +26,8 @@ from tuner.own.nginx.places import (
 from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tree import Directive
 
-_KEEPS_CONNECTIONS = (1, 29, 7)
-"""First version that keeps connections to upstreams by default."""
+KEEPS_CONNECTIONS = (1, 29, 7)
+"""First version of Nginx that keeps connections to upstreams by default."""
 _MORE_REQUESTS = (1, 19, 10)
 _VERSION, _COUNT = "proxy_http_version", "upstream_keepalive"
 _IN_BLOCK = {
@@ -70,7 +70,7 @@ class KeptUpstreams:
         silent = _compiled_in(scope.facts.server_version)
         lines = tuple((word, wanted[n]) for n, word in _IN_BLOCK.items() if n in wanted)
         # A 0 is refused earlier, and connections are kept only on request.
-        none = wanted.get(_COUNT) == "0" and scope.facts.server_version < _KEEPS_CONNECTIONS
+        none = wanted.get(_COUNT) == "0" and scope.facts.server_version < KEEPS_CONNECTIONS
         for place in (_Place.of(scope.serving, spot) for spot in spots(scope.serving, "proxy")):
             if lines and none:
                 yield from removed(tuple(place.block.children("keepalive")) if place.block else ())
