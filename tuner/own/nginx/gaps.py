@@ -16,6 +16,17 @@ _UNREADABLE = re.compile(r'"(/[^"]+)" failed \((?:SSL|\d+): |module "([^"]+)" (?
 _PARAMETER = re.compile(r'invalid parameter "([^"]+)"')
 _EVENT_TYPE = re.compile(r'invalid event type "([^"]+)"')
 """Messages about an option of another build, and about another system's way to wait."""
+_OPTIONS = frozenset(
+    (
+        *("http2", "multipath", "quic", "spdy"),
+        *("drain", "max_conns", "resolve", "route", "service", "slow_start", "sid", "id"),
+        *("purger", "purger_files", "purger_sleep", "purger_threshold", "use_temp_path"),
+        *("single", "delay", "sync", "state", "updating"),
+    )
+)
+"""Names of options that only newer or commercial builds have, from the documentation of Nginx.
+
+Any other unknown word is a mistake, such as the next directive after a forgotten semicolon."""
 _TLS = re.compile(r'SSL_\w+\("([^"]+)"(?:, "([^"]+)")?\) failed')
 """Messages about curves, ciphers and commands of another TLS library; they have no line."""
 
@@ -55,8 +66,10 @@ def more_gaps(gaps: NginxGaps, message: str, where: Directive | None) -> NginxGa
     if where is None:
         return None
     option = _PARAMETER.search(message)
-    if option and option.group(1) in where.args and (where.key, option.group(1)) not in gaps.words:
-        return replace(gaps, words=gaps.words | {(where.key, option.group(1))})
+    word = option.group(1) if option else ""
+    if word in where.args and word.partition("=")[0] in _OPTIONS:
+        at = (where.key, word)
+        return None if at in gaps.words else replace(gaps, words=gaps.words | {at})
     reason = _needed(message)
     if reason and where.key not in gaps.places:
         return replace(gaps, places={**gaps.places, where.key: reason})
