@@ -117,4 +117,3 @@ def test_a_verdict_is_accepted_by_its_own_name_only(here: Tuner) -> None:
     assert "--force-verdict: the verdict of 'mine' is better " in done.err
     done = here("mine", "--diff", "--force-verdict", "better")
     assert done.code == 2
-    assert "--candidate" not in here("mine", "--help").out

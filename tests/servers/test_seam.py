@@ -75,6 +75,9 @@ error_log {{ placement.log_dir ~ "/error.log" }};
 events { worker_connections {{ p.worker_connections }}; }
 http {
     access_log off;
+{% for name in placement.temp_paths %}
+    {{ name ~ "_temp_path" }} {{ placement.run_dir ~ "/" ~ name }};
+{% endfor %}
     server { listen {{ placement.listen }}; }
 }
 """
