@@ -20,7 +20,7 @@ def test_a_better_configuration_is_recommended() -> None:
 
 
 def test_after_an_ablation_only_what_keeps_the_gain_is_applied() -> None:
-    """What is left out is named before the user confirms, with the option for all changes."""
+    """The user reads which changes are left out, and how to apply all, before confirming."""
     study = ablated_study()
     found = given(study)
     assert found.chosen.digest == study.recommended != study.candidate

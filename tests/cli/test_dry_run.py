@@ -94,7 +94,7 @@ def test_a_dry_run_proves_a_caddyfile(tuner: Tuner, host: SimulatedHost, tmp_pat
 
 @pytest.mark.usefixtures("host")
 def test_a_wrong_answer_is_named_and_fails(tuner: Tuner, tmp_path: Path) -> None:
-    """Of every kind of request, also those that are expected to fail."""
+    """Each kind of request has an answer, including those that are expected to fail."""
     config = written(tmp_path / "etc" / "nginx.conf", SHOP)
     gone = "  - {path: /api/gone, weight: 1, expect: {status: 404}}\n"
     workload = written(tmp_path / "etc" / "shop.yaml", WORKLOAD + gone)
@@ -120,7 +120,7 @@ def test_a_dry_run_refuses_what_the_run_would(tuner: Tuner, tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("host")
 def test_both_arms_of_a_comparison_are_asked(tuner: Tuner) -> None:
-    """Of configurations, and of servers."""
+    """Arms may be configurations or servers."""
     done = tuner("compare", "stock", "hand", "--dry-run", "--workload", "static")
     assert done.code == 0, done.err
     assert "sent to stock (" in done.out

@@ -78,7 +78,7 @@ http {
 def test_a_finding_has_the_effect_that_a_study_of_its_setting_measured(
     tuner: Tuner, host: SimulatedHost, tmp_path: Path
 ) -> None:
-    """It names the command of that study, which searches this setting and no other."""
+    """The finding names the command of a study that searches this setting only."""
     path = tmp_path / "nginx.conf"
     path.write_text(ONE_WORKER)
     command = ["tuner", "optimize", "--config", str(path), "--only", "reuseport"]

@@ -538,7 +538,7 @@ def test_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:
 def test_an_ablation_that_does_not_fit_is_offered(
     tuner: Tuner, host: SimulatedHost, options: tuple[str, ...]
 ) -> None:
-    """It is announced unless it is switched off; the result names its command and its time."""
+    """Unless it is off, the study announces it; the result names the command and its time."""
     done = tuner("optimize", *SHORT[:-1], "--name", "mine", *options)
     assert done.code == 0
     assert host.windows > 0

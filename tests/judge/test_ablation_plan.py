@@ -35,7 +35,7 @@ def test_without_enough_time_the_plan_is_the_shortest() -> None:
 
 
 def test_the_time_of_the_command_grows_with_the_changes() -> None:
-    """It is the command's usual time, or that of the shortest ablation."""
+    """The time is the command's default, or longer if the shortest ablation needs more."""
     record = sample_record("better")
     assert command_s(record, 1) == 600
     assert 600 < command_s(record, 7) < command_s(record, 14)

@@ -40,7 +40,7 @@ _SHIPPED = {
 
 @dataclass(frozen=True)
 class Product:
-    """What is expected of one configuration."""
+    """The expectations of one configuration."""
 
     workload: str = "proxy"
     """The workload that is tried first."""

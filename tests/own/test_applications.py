@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.own.test_table import found, space, tuned
+from tuner.own.bound import BoundSpace
 from tuner.own.nginx.scripts import scripts
 from tuner.own.nginx.serving import NginxServing, servers, serving
 from tuner.own.nginx.table import bind
@@ -31,6 +32,13 @@ def reached_by(folder: Path, *paths: str) -> NginxServing:
     """Return what a workload of several paths reaches."""
     tree = parse(folder / "nginx.conf")
     return serving(tree, paths, server_name="", tls=False, proxied=True)
+
+
+def bound_by(folder: Path, protocol: BackendProtocol, http: str) -> tuple[NginxServing, BoundSpace]:
+    """Write a main file with these lines; return what a request reaches, and its parameters."""
+    (folder / "nginx.conf").write_text(main(http))
+    reached = found(folder, "/x", proxied=True)
+    return reached, bind(proxy_of(protocol), reached)
 
 
 def names(of: Space) -> set[str]:
@@ -59,15 +67,13 @@ def test_what_applications_may_suffer_from_is_a_trade() -> None:
 
 def test_buffers_of_a_location_are_changed_with_the_size_that_must_fit(tmp_path: Path) -> None:
     """Nginx would refuse the compiled-in one, as for a proxy over HTTP."""
-    (tmp_path / "nginx.conf").write_text(
-        main(
-            "    fastcgi_buffers 16 16k;\n"
-            "    server { listen 80;\n"
-            "        location / {\n            fastcgi_pass app:9000;\n        }\n    }\n"
-        )
+    reached, bound = bound_by(
+        tmp_path,
+        "fastcgi",
+        "    fastcgi_buffers 16 16k;\n"
+        "    server { listen 80;\n"
+        "        location / {\n            fastcgi_pass app:9000;\n        }\n    }\n",
     )
-    reached = found(tmp_path, "/x", proxied=True)
-    bound = bind(proxy_of("fastcgi"), reached)
     assert bound.baseline.values["fastcgi_buffers_number"] == 16
     _, texts = tuned(
         tmp_path,
@@ -85,15 +91,13 @@ def test_buffers_of_a_location_are_changed_with_the_size_that_must_fit(tmp_path:
 
 def test_fastcgi_keeps_connections_by_two_settings(tmp_path: Path) -> None:
     """The upstream keeps them, and the application is asked to."""
-    (tmp_path / "nginx.conf").write_text(
-        main(
-            "    upstream php {\n        server unix:/run/php.sock;\n    }\n"
-            "    server { listen 80;\n"
-            "        location / {\n            fastcgi_pass php;\n        }\n    }\n"
-        )
+    reached, bound = bound_by(
+        tmp_path,
+        "fastcgi",
+        "    upstream php {\n        server unix:/run/php.sock;\n    }\n"
+        "    server { listen 80;\n"
+        "        location / {\n            fastcgi_pass php;\n        }\n    }\n",
     )
-    reached = found(tmp_path, "/x", proxied=True)
-    bound = bind(proxy_of("fastcgi"), reached)
     assert bound.baseline.values["fastcgi_keep_conn"] is False
     _, texts = tuned(tmp_path, bound, reached, fastcgi_keep_conn=True, fastcgi_keepalive=8)
     assert "server unix:/run/php.sock;\n        keepalive 8;\n    }" in texts["nginx.conf"]
@@ -120,14 +124,12 @@ def test_an_address_gets_an_upstream_block_once(tmp_path: Path) -> None:
 
 def test_a_grpc_server_hears_its_own_name_from_a_new_block(tmp_path: Path) -> None:
     """Nginx makes :authority of the address."""
-    (tmp_path / "nginx.conf").write_text(
-        main(
-            "    server {\n        listen 80 http2;\n"
-            "        location / {\n            grpc_pass grpc://10.0.0.1:50051;\n        }\n    }\n"
-        )
+    reached, bound = bound_by(
+        tmp_path,
+        "grpc",
+        "    server {\n        listen 80 http2;\n"
+        "        location / {\n            grpc_pass grpc://10.0.0.1:50051;\n        }\n    }\n",
     )
-    reached = found(tmp_path, "/x", proxied=True)
-    bound = bind(proxy_of("grpc"), reached)
     _, texts = tuned(tmp_path, bound, reached, grpc_keepalive=64, grpc_buffer_size=16384)
     text = texts["nginx.conf"]
     block = "upstream kept_10_0_0_1_50051 {\n        server 10.0.0.1:50051;\n        keepalive 64;"
@@ -158,7 +160,7 @@ def test_connections_stay_as_they_are_where_a_block_would_show(
 
 
 def test_a_cache_is_updated_in_the_background_where_there_is_one(tmp_path: Path) -> None:
-    """What it may serve meanwhile joins what it may serve already; a cache is never added."""
+    """The update adds `updating` to the stale answers that are allowed; no cache is added."""
     http = (
         "    fastcgi_cache_path /var/cache/app keys_zone=app:10m;\n"
         "    server { listen 80;\n"
