@@ -25,7 +25,7 @@ import urllib.parse
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tuner_caller import CallerGoneError, heeded
 from ansible.module_utils.tuner_folders import own_folder, refuse_planted
-from ansible.module_utils.tuner_processes import pids_of
+from ansible.module_utils.tuner_processes import belongs_to, pids_of
 
 DOCUMENTATION = r"""
 module: tuner_instances
@@ -121,20 +121,12 @@ CONFIGURATION = 1 << 20
 
 
 def processes_of(lab):
-    """Ids of the processes that belong to the lab.
-
-    Found by the path in the command line (``nginx: master process … -p LAB/…``), by the folder
-    that they were started in, which workers keep even when their master was killed, and by their
-    parent.
-    """
-    prefix = lab.rstrip("/") + "/"
+    """Ids of the processes that belong to the lab's folder, and of all that came from them."""
     parents, named = {}, set()
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
         try:
-            with open(f"/proc/{entry}/cmdline", "rb") as stream:
-                words = stream.read().replace(b"\0", b" ").decode(errors="replace")
             with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stream:
                 fields = stream.read().rsplit(")", 1)[1].split()
         except OSError:
@@ -142,24 +134,15 @@ def processes_of(lab):
         if fields[0] == "Z":
             continue
         parents[int(entry)] = int(fields[1])
-        if started_in(entry).startswith(prefix) or any(
-            word.startswith(prefix) or "=" + prefix in word for word in words.split()
-        ):
-            named.add(int(entry))
+        with contextlib.suppress(OSError):
+            if belongs_to(entry, lab):
+                named.add(int(entry))
     mine = {pid for pid in named if not is_ancestor(pid)}
     while True:
         more = {pid for pid, parent in parents.items() if parent in mine} - mine
         if not more:
             return mine
         mine |= more
-
-
-def started_in(entry):
-    """The process's working directory, or nothing where it may not be seen."""
-    try:
-        return os.readlink(f"/proc/{entry}/cwd")
-    except OSError:
-        return ""
 
 
 def is_ancestor(pid):

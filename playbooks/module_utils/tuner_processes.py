@@ -63,6 +63,23 @@ def the_run_of(program, word="run"):
     raise LookupError(f"no process is {program} {word}; start the service first")
 
 
+def belongs_to(pid, folder):
+    """Whether a process belongs to a folder.
+
+    Its command line names a path in it (``nginx: master process … -p LAB/…``), or it works in it,
+    which workers do even after their master was killed. The folder's own path may have spaces.
+
+    Raises:
+        OSError: the process has ended, or belongs to another account.
+    """
+    prefix = os.fsencode(folder.rstrip("/") + "/")
+    with open(f"/proc/{pid}/cmdline", "rb") as stream:
+        command = b"\0" + stream.read()
+    if any(before + prefix in command for before in (b"\0", b" ", b"=")):
+        return True
+    return os.readlink(os.fsencode(f"/proc/{pid}/cwd")).startswith(prefix)
+
+
 def environment_of(pid):
     """The environment that a process was started with."""
     with open(f"/proc/{pid}/environ", "rb") as stream:

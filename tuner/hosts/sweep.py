@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
@@ -130,8 +131,7 @@ def _alone_with(stray: local.Claim) -> Iterator[bool]:
 def _processes(claim: local.Claim) -> list[tuple[int, int]]:
     """Return id and start time of the processes that a study left."""
     recorded = [each for each in claim.processes if local.start_time(each[0]) == each[1]]
-    program = data_dir("playbooks") / "module_utils" / "tuner_processes.py"
-    family = runpy.run_path(str(program))["family"]
+    family = _on_targets("family")
     pids = dict.fromkeys(pid for first, _ in recorded for pid in family(first))
     pids.update(dict.fromkeys(_in_lab(claim)))
     known = dict(recorded)
@@ -144,21 +144,21 @@ def _in_lab(claim: local.Claim) -> Iterator[int]:
 
     They include servers that were starting when tuner died and are not in the claim yet.
     """
-    prefix = claim.lab.rstrip("/") + "/"
+    belongs_to = _on_targets("belongs_to")
     for entry in Path("/proc").iterdir():
         # It has ended, or belongs to another account.
         with contextlib.suppress(OSError):
             if not entry.name.isdigit():
                 continue
             program = str((entry / "exe").readlink()).removesuffix(" (deleted)")
-            if program not in claim.programs:
-                continue
-            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            folder = str((entry / "cwd").readlink())
-            if folder.startswith(prefix) or any(
-                word.startswith(prefix) or "=" + prefix in word for word in words.split()
-            ):
+            if program in claim.programs and belongs_to(entry.name, claim.lab):
                 yield int(entry.name)
+
+
+def _on_targets(name: str) -> Callable[..., Any]:
+    """Return a function on processes that the playbooks use on targets too."""
+    program = data_dir("playbooks") / "module_utils" / "tuner_processes.py"
+    return cast("Callable[..., Any]", runpy.run_path(str(program))[name])
 
 
 def _stop(processes: Iterable[tuple[int, int]]) -> list[str]:
