@@ -48,6 +48,8 @@ $(STAMPS)/locked: requirements.lock | $(BIN)/python
 # Editable, so that a change to the Python code needs no step; one to the generator does.
 $(STAMPS)/package: pyproject.toml hatch_build.py $(GENERATOR_SOURCES) $(STAMPS)/locked
 	@.ci/require cargo
+	@# An environment from before the package was renamed holds it under its old name.
+	$(BIN)/python -m pip uninstall --quiet --yes tuner 2>/dev/null
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

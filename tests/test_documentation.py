@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,13 @@ PAGES = [
     ROOT / "playbooks" / "README.md",
 ]
 LINES_OF_A_SCREEN = 60
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SOURCE = PROJECT["urls"]["Source"]
+# The two addresses of a file of the repository: its page, and its bytes.
+_ABSOLUTE = (
+    f"{SOURCE}/blob/main/",
+    f"{SOURCE.replace('github.com', 'raw.githubusercontent.com')}/main/",
+)
 
 _COMMAND = re.compile(r"(?:`|^\s*(?:\w+=\S+ )*|&& |sudo )(tuner [^`\n]*)", re.MULTILINE)
 _COMMENT = re.compile(r"\s+# .*")
@@ -62,7 +70,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     wrong = []
     for link in _links(page):
         path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
+        target = _target(page, path) if path else page
         if not target.exists() or (anchor and anchor not in _anchors(target)):
             wrong.append(link)
     assert wrong == []
@@ -83,6 +91,26 @@ def test_where_to_change_what_has_ten_rows() -> None:
     rows = [line for line in part.splitlines() if line.startswith("| ")][1:]
     assert len(rows) == 10
     assert all(_FILE.search(row) or "](" in row for row in rows)
+
+
+def test_the_links_of_the_readme_are_absolute() -> None:
+    """PyPI shows the README too, where relative links lead nowhere; pictures need their bytes."""
+    text = README.read_text(encoding="utf-8")
+    relative = [link for link in _links(README) if not link.startswith(_ABSOLUTE)]
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", text)
+    assert relative == []
+    assert pictures
+    assert all(picture.startswith(_ABSOLUTE[1]) for picture in pictures)
+
+
+def test_the_addresses_of_the_project_are_pages_of_one_repository() -> None:
+    """PyPI shows them next to the README; files that they name exist."""
+    urls = PROJECT["urls"]
+    assert {"Homepage", "Documentation", "Changelog", "Issues", "Source"} <= urls.keys()
+    assert all(url.startswith(SOURCE) for url in urls.values())
+    files = [url for url in urls.values() if url.startswith(_ABSOLUTE)]
+    assert files
+    assert all(_target(README, url).is_file() for url in files)
 
 
 def test_every_page_is_found_from_the_index() -> None:
@@ -158,13 +186,22 @@ def _takes_a_value(command: click.Command, word: str) -> bool:
 
 
 def _links(page: Path) -> Iterator[str]:
+    """Yield the links of a page to files of the repository."""
     for link in _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8"))):
-        if not re.match(r"[a-z]+:", link):
+        if link.startswith(_ABSOLUTE) or not re.match(r"[a-z]+:", link):
             yield link
 
 
 def _targets(page: Path) -> set[Path]:
-    return {(page.parent / link.partition("#")[0]).resolve() for link in _links(page)}
+    return {_target(page, link.partition("#")[0]) for link in _links(page)}
+
+
+def _target(page: Path, path: str) -> Path:
+    """Return the file of a link, whether it is relative or an address of the repository."""
+    for prefix in _ABSOLUTE:
+        if path.startswith(prefix):
+            return ROOT / path.removeprefix(prefix)
+    return (page.parent / path).resolve()
 
 
 def _anchors(page: Path) -> set[str]:

@@ -21,6 +21,8 @@ from tuner.errors import DefinitionError, InstrumentError, StoreError
 
 DataKind = Literal["templates", "spaces", "playbooks", "studies"]
 
+DISTRIBUTION = "servertune"
+"""Name of the package on PyPI, where `tuner` is another project."""
 LOADGEN = "tuner-loadgen"
 LOADGEN_VARIABLE = "TUNER_LOADGEN"
 
@@ -179,7 +181,7 @@ def _installed() -> list[Path]:
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
-        package = distribution("tuner")
+        package = distribution(DISTRIBUTION)
     except PackageNotFoundError:
         return []
     return [Path(str(file.locate())) for file in package.files or () if file.name == LOADGEN]

@@ -147,7 +147,7 @@ def test_the_dashboard_is_an_extra(finished: Tuner, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
     done = finished("dashboard", "mine")
     assert done.code == 2
-    assert "pip install 'tuner[dashboard]'" in done.err
+    assert "pip install 'servertune[dashboard]'" in done.err
     opened: list[object] = []
     extra = types.ModuleType("optuna_dashboard")
     monkeypatch.setattr(

@@ -54,10 +54,10 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     elsewhere.mkdir()
     # By way of the source distribution: it must hold everything that a build needs.
     run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(top)], TOP)
-    (sdist,) = top.glob("tuner-*.tar.gz")
+    (sdist,) = top.glob("servertune-*.tar.gz")
     pip = [sys.executable, "-m", "pip"]
     run([*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(top), str(sdist)], top)
-    (wheel,) = top.glob("tuner-*.whl")
+    (wheel,) = top.glob("servertune-*.whl")
     environment = top / "environment"
     run([sys.executable, "-m", "venv", str(environment)], top)
     pip = [str(environment / "bin" / "python"), "-m", "pip"]
@@ -80,7 +80,7 @@ def definitions(kind: str) -> set[str]:
 
 def test_the_wheel_is_for_any_python_3_on_this_kind_of_machine(installation: Installation) -> None:
     """One wheel per architecture: the generator is the only compiled part."""
-    assert re.fullmatch(r"tuner-.+-py3-none-linux_\w+\.whl", installation.wheel.name)
+    assert re.fullmatch(r"servertune-.+-py3-none-linux_\w+\.whl", installation.wheel.name)
 
 
 @pytest.mark.parametrize("kind", KINDS)

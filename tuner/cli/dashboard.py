@@ -34,7 +34,8 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
 
     The study may still run, but use another machine than the one that measures, because the
     dashboard takes CPU time. NAME holds the trials and NAME/blocks the blocks; for a study on
-    several hosts they are a copy of the current state. Requires pip install 'tuner[dashboard]'.
+    several hosts they are a copy of the current state. Requires the extra "dashboard":
+    pip install 'servertune[dashboard]'.
     """
     url = storage or sqlite_url(STUDIES / name)
     shown, opened = f"{name} and {name}/blocks", url
@@ -50,7 +51,7 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
         import optuna_dashboard
     except ImportError as error:
         raise DefinitionError(
-            "optuna-dashboard is not installed; run: pip install 'tuner[dashboard]'"
+            "optuna-dashboard is not installed; run: pip install 'servertune[dashboard]'"
             " (or open report.html, which needs no server)",
             path="tuner dashboard",
         ) from error

@@ -231,7 +231,10 @@ def _ansible() -> list[DoctorRow]:
     sibling = Path(sys.executable).parent / "ansible-playbook"
     found = sibling if sibling.exists() else shutil.which("ansible-playbook")
     if found is None:
-        raise HostError("ansible-playbook is missing; install tuner again (pip install tuner)")
+        raise HostError(
+            "ansible-playbook is missing; install ansible-core into tuner's environment:"
+            f" {sys.executable} -m pip install ansible-core"
+        )
     return [DoctorRow("ansible", _OK, f"{found}, playbooks in {data_dir('playbooks')}")]
 
 

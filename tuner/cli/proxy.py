@@ -54,7 +54,9 @@ def command(storage: str | None, listen: str, threads: int) -> None:
     try:
         _serve(opened, host, int(port), threads)
     except ImportError as error:
-        raise StoreError(f"the proxy needs grpcio: pip install 'tuner[grpc]' ({error})") from None
+        raise StoreError(
+            f"the proxy needs grpcio: pip install 'servertune[grpc]' ({error})"
+        ) from None
     except RuntimeError as error:
         raise StoreError(f"the proxy cannot listen on {listen}: {error}") from None
     except (KeyboardInterrupt, Interrupted):

@@ -223,7 +223,7 @@ def _cannot_open(url: str, error: Exception) -> StoreError:
     if isinstance(error, TypeError):
         words = f"{words} (its encoding must be UTF8: CREATE DATABASE … ENCODING 'UTF8')"
     if isinstance(error, ImportError) and url.startswith("postgresql"):
-        words = f"{words} (pip install 'tuner[postgresql]' brings the driver psycopg)"
+        words = f"{words} (pip install 'servertune[postgresql]' brings the driver psycopg)"
     return StoreError(f"the storage {without_secret(url)} cannot be opened: {words}")
 
 
@@ -246,7 +246,7 @@ def _proxy(url: str) -> Any:
             proxy.wait_server_ready(timeout=5)
     except ImportError as error:
         raise StoreError(
-            f"{without_secret(url)} needs grpcio: pip install 'tuner[grpc]' ({error})"
+            f"{without_secret(url)} needs grpcio: pip install 'servertune[grpc]' ({error})"
         ) from None
     except ConnectionError:
         raise StoreError(
