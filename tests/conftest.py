@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ settings.load_profile("tuner")
 # A shell that starts tests in the background has SIGINT ignored, here and in what they start
 # (POSIX, Shell Command Language, 2.11); some tests interrupt what they test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# As in the commands (tuner/cli/__init__.py), and before a test imports NumPy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _COUNT = itertools.count()
 FLEET = Path(__file__).parent / "fleet"

@@ -107,6 +107,31 @@ def test_ctrl_c_during_an_import_is_an_interruption() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+def test_numpy_starts_no_threads_on_the_cores_that_are_measured() -> None:
+    """A command computes in one thread."""
+    program = (
+        "import os, sys, types\n"
+        "def run():\n"
+        "    import numpy as np\n"
+        "    np.ones((500, 500)) @ np.ones((500, 500))\n"
+        "    print(len(os.listdir('/proc/self/task')))\n"
+        "    return 0\n"
+        "sys.modules['tuner.cli.ending'] = types.SimpleNamespace(run=run)\n"
+        "from tuner.cli import main\n"
+        "main()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if "_NUM_THREADS" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=TOP,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     """``tuner --help | head -c 1``: nothing is printed about it."""
     done = shell("set -o pipefail; tuner workload show static | head -c 1")
