@@ -51,6 +51,7 @@ ROOMS = (
     "testing",
     # edges
     "report",
+    "outputs",
     "export",
     "app",
     "cli",
@@ -63,6 +64,7 @@ PURE = LAYER["judge"]
 # Room → rooms it must not import, with the reason.
 FORBIDDEN = {
     "report": ({"phases", "hosts", "load"}, "a report is a function of the record alone"),
+    "outputs": ({"phases", "hosts", "load"}, "a document is a function of the record alone"),
     "export": ({"phases", "hosts", "load"}, "an export is a function of the record alone"),
     "testing": ({"phases"}, "the simulated lab stands behind the ports, like a real one"),
 }

@@ -119,6 +119,30 @@ def test_the_report_in_other_forms(finished: Tuner, tmp_path: Path) -> None:
     assert Path("side-by-side.html").is_file()
 
 
+def test_the_record_for_another_tool(finished: Tuner, tmp_path: Path) -> None:
+    """One document on standard output or in a file, and no report; an error names the option."""
+    before = written()
+    done = finished("report", "mine", "--format", "csv", "--table", "trials")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("study,trial,host,")
+    log = tmp_path / "mine.hlog"
+    done = finished("report", "mine", "--format", "hlog", "--arm", "tuned", "--out", str(log))
+    assert (done.code, done.out) == (0, "")
+    assert log.read_text().count("Tag=tuned,") > 0
+    assert written() == before
+    for wrong, reason in (
+        (("--out", "x"), "--out: needs --format"),
+        (("--format", "hgrm"), "--arm: name one of several arms"),
+        (("--format", "csv", "--json"), "--format: prints one document"),
+    ):
+        refused = finished("report", "mine", *wrong)
+        assert refused.code == 2
+        assert reason in refused.err
+    lost = finished("report", "mine", "--format", "csv", "--out", str(tmp_path / "no" / "x.csv"))
+    assert lost.code == 3
+    assert "create its folder first" in lost.err
+
+
 def test_a_kept_report_is_not_written_over(finished: Tuner) -> None:
     """The report of a kept record goes to a folder of its own, below this one."""
     assert finished("export", "mine", "--results", "kept").code == 0

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
-from typing import Any
-
 import click
+
+from tuner.outputs.json_text import json_text
 
 
 def print_json(data: object) -> None:
     """Print data as JSON of RFC 8259, with null for NaN and infinity."""
-    click.echo(json.dumps(_finite(data), indent=2, allow_nan=False))
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, float):
-        return data if math.isfinite(data) else None
-    if isinstance(data, Mapping):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return data
+    click.echo(json_text(data))

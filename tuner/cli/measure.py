@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from tuner.app import dry_run, turn
+from tuner.app.document_file import write_document
 from tuner.app.preflight import preflight
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
@@ -17,10 +19,12 @@ from tuner.app.session import STUDIES, create_store, free_name, open_bench
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import BASE_STUDY, load_study
-from tuner.errors import HostError, named
+from tuner.errors import DefinitionError, HostError, named
 from tuner.judge.kinds import first_reason
 from tuner.measurement.window import Measurement
+from tuner.outputs.formats import DocumentFormat, document_choice
 from tuner.phases.measure import Measured, measure_one
+from tuner.report.columns import TableName
 
 _FIGURES = ("p50", "p90", "p99", "p99.9", "max")
 _EPILOG = """
@@ -32,6 +36,7 @@ Examples:
   tuner measure stock --load wrk2 --rate 5000
   tuner measure stock --load h2load --objective throughput
   tuner measure stock --objective capacity --slo 'p99<5ms'
+  tuner measure stock --format hgrm --out stock.hgrm
 """
 
 
@@ -41,11 +46,21 @@ Examples:
 @options.own
 @options.study_file
 @options.study
+@options.document
 @options.output
 @dry_run.option
 @turn.option
 def command(
-    configuration: str, study_file: str | None, as_json: bool, quiet: bool, **given: Any
+    configuration: str,
+    *,
+    study_file: str | None,
+    document: DocumentFormat | None,
+    table: TableName | None,
+    arm: str | None,
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Measure CONFIGURATION (stock, distro, hand or a YAML file) at its load point.
 
@@ -53,6 +68,9 @@ def command(
     --rate, the load point is the rate at which the server's cores are 70 % busy; with --slo, it is
     the highest rate that meets the limit.
     """
+    choice = document_choice(document, table, arm, out)
+    if choice is not None and as_json:
+        raise DefinitionError("prints one document; leave out --json", path="--format")
     progress = TerminalProgress(quiet=quiet)
     asked = {**options.overrides(given), "baseline": configuration}
     with named("--baseline", "CONFIGURATION"):
@@ -76,7 +94,9 @@ def command(
     store = create_store(found, folder)
     with progress.live(), open_bench(found, folder, progress, store) as (bench, spec):
         measured = measure_one(bench, spec)
-    if as_json:
+    if choice is not None:
+        write_document(choice, [(store.record(), folder)])
+    elif as_json:
         print_json(_as_data(measured))
     else:
         for line in _lines(measured, stall_free=found.leaves_out_stalls):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from tuner.definition.study import IN_PLACE
 from tuner.machine.facts import SERVER_NAMES
+from tuner.outputs.formats import DOCUMENT_FORMATS
+from tuner.report.columns import TableName
 from tuner.store.storage import refuse_secret
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -254,6 +256,30 @@ _STUDY = [
 _CI = [
     click.option("--junit", metavar="FILE", type=Path, help="Write JUnit XML for a CI server."),
 ]
+_DOCUMENT = [
+    click.option(
+        "--format",
+        "document",
+        type=click.Choice(DOCUMENT_FORMATS),
+        help="Print the record for another tool, instead of the result.",
+    ),
+    click.option(
+        "--table",
+        type=click.Choice(get_args(TableName)),
+        help="Print this table with --format csv [windows].",
+    ),
+    click.option(
+        "--arm",
+        metavar="ARM",
+        help="Print the latencies of this arm with --format hgrm or hlog [the only one; all].",
+    ),
+    click.option(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="Write the document of --format to FILE [standard output].",
+    ),
+]
 _OUTPUT = [
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
@@ -335,6 +361,11 @@ def study(function: _F) -> _F:
 def output(function: _F) -> _F:
     """Add the options for output."""
     return _apply(function, _OUTPUT)
+
+
+def document(function: _F) -> _F:
+    """Add the options for a document for another tool."""
+    return _apply(function, _DOCUMENT)
 
 
 def ci(function: _F) -> _F:

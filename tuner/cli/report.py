@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tuner.app import results
+from tuner.app.document_file import write_document
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, open_store
 from tuner.cli import options
 from tuner.errors import DefinitionError
 from tuner.judge.results import evaluate
+from tuner.outputs.formats import DocumentFormat, document_choice
 from tuner.record.file import read_record
 from tuner.record.model import Record
+from tuner.report.columns import TableName
 from tuner.report.data import as_data, schema
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ Examples:
   tuner report quickstart --json
   tuner report quickstart --charts svg
   tuner report quickstart --junit build/tuner.xml
+  tuner report quickstart --format csv --table blocks --out blocks.csv
   tuner report nginx caddy
   tuner report studies/results/caddy-static/record.json.gz
 """
@@ -50,6 +55,7 @@ Examples:
     help="Write to FOLDER [studies/NAME, or ./report-NAME for an exported record].",
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON schema of --json.")
+@options.document
 @options.output
 def command(
     names: tuple[str, ...],
@@ -59,6 +65,10 @@ def command(
     junit: Path | None,
     output: Path | None,
     as_schema: bool,
+    document: DocumentFormat | None,
+    table: TableName | None,
+    arm: str | None,
+    out: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -66,24 +76,29 @@ def command(
 
     NAME may also be a run of several contests, or an exported record (record.json.gz), whose report
     goes to report-NAME/ in the current folder. Several names give one page that compares the
-    studies: side-by-side.html and .md in the current folder, or in that of --output.
+    studies: side-by-side.html and .md in the current folder, or in that of --output. With --format,
+    prints one document for another tool and writes no report.
     """
     if as_schema:
         print_json(schema())
         return
     if not names:
         raise DefinitionError("name a study; 'tuner studies' lists those here", path="NAME")
+    if (choice := document_choice(document, table, arm, out)) is not None:
+        if charts or junit or output or as_json:
+            raise DefinitionError(
+                "prints one document; leave out --charts, --junit, --output and --json",
+                path="--format",
+            )
+        write_document(choice, _records(names, storage))
+        return
     progress = TerminalProgress(quiet=quiet)
-    folder = STUDIES / names[0]
-    if storage is None and len(names) == 1 and results.is_run(folder, names[0]):
-        records = results.read_run(folder)
-    else:
-        opened = [_open(name, storage) for name in names]
-        records = [record for record, _ in opened]
-        if len(opened) > 1 and not all(record.contest for record in records):
-            _side_by_side(opened, output or Path(), junit, as_json=as_json)
-            return
-        folder = opened[0][1]
+    opened = _records(names, storage)
+    records = [record for record, _ in opened]
+    if len(opened) > 1 and not all(record.contest for record in records):
+        _side_by_side(opened, output or Path(), junit, as_json=as_json)
+        return
+    folder = opened[0][1] if opened else STUDIES / names[0]
     if junit is not None and all(record.contest for record in records):
         raise DefinitionError(
             "a run makes no claim that could fail a build; use tuner compare --fail-if",
@@ -94,6 +109,14 @@ def command(
     if charts and studies:
         results.draw(studies, folder / "charts", charts)
     results.show(studies, folder, as_json=as_json, junit=junit)
+
+
+def _records(names: Sequence[str], storage: str | None) -> list[tuple[Record, Path]]:
+    """Return the named records, or all of a run's contests, each with its folder."""
+    folder = STUDIES / names[0]
+    if storage is None and len(names) == 1 and results.is_run(folder, names[0]):
+        return [(record, folder) for record in results.read_run(folder)]
+    return [_open(name, storage) for name in names]
 
 
 def _open(name: str, storage: str | None) -> tuple[Record, Path]:

@@ -259,6 +259,14 @@ def _highest(slots: NDArray[np.int64]) -> Nanoseconds:
     return highest
 
 
+def slot_midpoints(highest_ns: Nanoseconds) -> Nanoseconds:
+    """Return the middle of each slot from its highest value, which HdrHistogram's means use."""
+    magnitude = np.maximum(np.frexp(highest_ns.astype(np.float64))[1] - _SUB_BITS, 0)
+    width = np.int64(1) << magnitude.astype(np.int64)
+    middle: Nanoseconds = highest_ns - width + 1 + (width >> 1)
+    return middle
+
+
 @functools.lru_cache(maxsize=1024)
 def _from_histogram(text: str, quantile: float) -> float:
     """Return the smallest slot that holds the quantile, µs; NaN if the histogram is empty."""

@@ -59,6 +59,13 @@ def trials(record: Record) -> TidyTable:
     return _table("trials", found, _trials(record, names))
 
 
+TABLES: Mapping[TableName, Callable[[Record], TidyTable]] = {
+    "windows": windows,
+    "blocks": blocks,
+    "trials": trials,
+}
+
+
 def _table(
     name: TableName, columns: tuple[Column, ...], rows: Iterable[Mapping[str, Cell]]
 ) -> TidyTable:
@@ -148,22 +155,39 @@ def _arms(record: Record, block: Block, objective: Objective) -> Iterator[dict[s
             "windows": len(measured),
             "windows_invalid": sum(not window.valid for window in measured),
             "windows_counted": len(own),
-            **{name: math.exp(typical_ln(own, metric)) for name, metric in _TYPICAL},
+            **{each.column: typical(own, each) for each in TYPICAL},
             "objective": objective.text,
             "value": math.exp(objective.arm_ln(own)),
             "ratio": ratios.get(arm.instance),
         }
 
 
-_TYPICAL: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
-    ("p50_us", lambda window: window.stall_free.p50_us),
-    ("p90_us", lambda window: window.stall_free.p90_us),
-    ("p99_us", lambda window: window.stall_free.p99_us),
-    ("p999_us", lambda window: window.stall_free.p999_us),
-    ("completed_per_s", lambda window: window.completed_per_s),
-    ("server_cpu_us_per_request", cpu_us_per_request),
-    ("server_memory_mib", memory_mib),
+@dataclass(frozen=True, slots=True)
+class TypicalFigure:
+    """A figure of the typical window of an arm in a block."""
+
+    column: str
+    name: str
+    """Name in the report."""
+    unit: str
+    """Unit in the report."""
+    metric: Callable[[Measurement], float]
+
+
+TYPICAL = (
+    TypicalFigure("p50_us", "p50", "µs", lambda window: window.stall_free.p50_us),
+    TypicalFigure("p90_us", "p90", "µs", lambda window: window.stall_free.p90_us),
+    TypicalFigure("p99_us", "p99", "µs", lambda window: window.stall_free.p99_us),
+    TypicalFigure("p999_us", "p99.9", "µs", lambda window: window.stall_free.p999_us),
+    TypicalFigure("completed_per_s", "throughput", "/s", lambda w: w.completed_per_s),
+    TypicalFigure("server_cpu_us_per_request", "server CPU per request", "µs", cpu_us_per_request),
+    TypicalFigure("server_memory_mib", "server memory (RSS)", "MiB", memory_mib),
 )
+
+
+def typical(windows: Sequence[Measurement], figure: TypicalFigure) -> float:
+    """Return a figure of the typical one of an arm's windows in a block; NaN if unknown."""
+    return math.exp(typical_ln(windows, figure.metric))
 
 
 def _ratios(
