@@ -342,15 +342,15 @@ KINDS: Mapping[str, Kind] = {
                 if ($request_method = TRACE) { set $seen 1; }
                 if ($invalid_referer) { return 403; }
                 proxy_pass http://10.0.0.1; } }""",
-        said=("if $host !~ ^shop\\.example$ is not carried over: it may turn the requests",),
-        not_said=("if $request_method",),
+        said=("if ($host !~ ^shop\\.example$) is not carried over: it may turn the requests",),
+        not_said=("if ($request_method",),
     ),
     "a country that is let in": Kind(
         """
         map $geoip_country_code $allowed { default no; US yes; }
         server { listen 80; if ($allowed = no) { return 403; }
             location / { proxy_pass http://10.0.0.1; } }""",
-        said=("if $allowed = no is not carried over", "$geoip_country_code is empty in the lab"),
+        said=("if ($allowed = no) is not carried over", "$geoip_country_code is empty in the lab"),
     ),
     "conditions that redirect": Kind(
         """
@@ -359,7 +359,7 @@ KINDS: Mapping[str, Kind] = {
             if ($host != shop.example) { return 302 https://shop.example$request_uri; }
             location / { limit_except POST { deny all; } proxy_pass http://10.0.0.1; } }""",
         said=(
-            "if $scheme = http is not carried over: it may turn the requests",
+            "if ($scheme = http) is not carried over: it may turn the requests",
             "limit_except POST is not carried over",
         ),
     ),
@@ -408,7 +408,7 @@ KINDS: Mapping[str, Kind] = {
         """
         server { listen 80; if ($request_method !~ ^(GET|HEAD)$) { return 405; }
             location / { proxy_pass http://10.0.0.1; } }""",
-        not_said=("if $request_method",),
+        not_said=("if ($request_method",),
     ),
 }
 

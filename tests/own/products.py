@@ -76,7 +76,7 @@ def _files(name: str, first: str) -> dict[str, str]:
 _TYPES = "--prefix /etc/nginx/mime.types=/etc/nginx/mime.types"
 NGINX: Mapping[str, Product] = {
     "nextcloud": Product(said=("use TLS", "root /var/www/nextcloud", "stands behind php-handler")),
-    "wordpress": Product(said=("stands behind",), not_said=("if $request_method",)),
+    "wordpress": Product(said=("stands behind",), not_said=("if ($request_method",)),
     "mattermost": Product(values={"upstream_keepalive": 32, "proxy_buffers_number": 256}),
     "mastodon": Product(values={"proxy_http_version": "1.1", "gzip": True}),
     "gitlab": Product(said=("stands behind gitlab-workhorse",), values={"gzip": False}),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import crossplane
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from tests.render.placed import PLACEMENT
 from tests.spaces import load_space
 from tuner.errors import DefinitionError
+from tuner.reading.nginx_text import Clause, parse
 from tuner.render.render import render, render_backend
 from tuner.render.syntax import quote_nginx
 from tuner.space.configuration import Configuration
@@ -30,16 +30,11 @@ HOSTILE = st.one_of(
 
 def structure(text: str) -> Any:
     """Return names of the directives, how many arguments each has, and what stands in its block."""
-    with tempfile.NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        parsed = crossplane.parse(file.name, single=True, check_ctx=False, check_args=False)
 
-    def shape(block: list[dict[str, Any]]) -> list[Any]:
-        return [(d["directive"], len(d["args"]), shape(d.get("block", []))) for d in block]
+    def shape(block: Sequence[Clause]) -> list[Any]:
+        return [(one.name, len(one.words) - 1, shape(one.block or ())) for one in block]
 
-    assert parsed["status"] == "ok", parsed["errors"]
-    return shape(parsed["config"][0]["parsed"])
+    return shape(parse(text))
 
 
 def bind(name: str) -> Space:

@@ -27,14 +27,13 @@ def refuse_empty(tree: Tree) -> None:
     """Raise DefinitionError if a file holds no configuration.
 
     Raises:
-        DefinitionError: it is empty, has only comments, or is not text.
+        DefinitionError: it is empty, or has only comments.
     """
     if tree.directives:
         return
-    binary = "\0" in tree.texts[tree.file]
-    said = "holds bytes that are not text" if binary else "holds no directive"
     raise DefinitionError(
-        f"{said}; name the main file of the configuration (--config /etc/nginx/nginx.conf)",
+        "holds no directive; name the main file of the configuration (--config"
+        " /etc/nginx/nginx.conf)",
         path=tree.file,
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.own.nginx.tree import Directive, TextSpan, Tree, walk
+from tuner.reading.nginx_text import plain_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def change_tree(tree: Tree, edits: Iterable[Edit]) -> tuple[Directive, ...]:
     def one(found: Directive) -> Directive:
         if found.key in sets:
             args = sets[found.key]
-            plain = tuple(map(_unquoted, args))
+            plain = tuple(map(plain_word, args))
             found = replace(found, args=plain, written=(found.words[0], *args))
         if found.block is None:
             return found
@@ -139,15 +140,11 @@ def _made(insert: Insert, owner: Directive | None, tree: Tree) -> Directive:
     file, line = (tree.file, 1) if owner is None else (owner.file, owner.line)
 
     def directive(words: Sequence[str], block: tuple[Directive, ...] | None = None) -> Directive:
-        plain = tuple(map(_unquoted, words[1:]))
+        plain = tuple(map(plain_word, words[1:]))
         return Directive(words[0], plain, file, line, block, written=tuple(words))
 
     inside = None if insert.block is None else tuple(map(directive, insert.block))
     return directive((insert.name, *insert.args), inside)
-
-
-def _unquoted(word: str) -> str:
-    return word[1:-1] if len(word) > 1 and word[0] in "\"'" and word[-1] == word[0] else word
 
 
 def _anchor(

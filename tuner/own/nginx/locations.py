@@ -139,7 +139,8 @@ def _behind(server: Directive, chain: tuple[Directive, ...], path: str) -> tuple
         return chain
     for condition in inner[-1].children("if"):
         # `if (!-f $request_filename) { proxy_pass … }`: nothing else is a file in the lab.
-        missing = condition.args[0].startswith(("!-f", "!-e", "!-d"))
+        asked = " ".join(condition.args).lstrip("( ")
+        missing = asked.startswith(("!-f", "!-e", "!-d"))
         if missing and any(True for _ in condition.children(*PASSES)):
             return (*chain, condition)
     fallbacks = [found.args[-1] for found in effective(inner, "try_files")]

@@ -1,10 +1,7 @@
 """The user's Nginx configuration as a frozen tree with positions in the files.
 
-crossplane reads each file (https://github.com/nginxinc/crossplane), and a scanner adds the position
-of each directive's text and the quotes of its words. Both walk the same text in the same order, so
-each checks the other.
-
-Includes are replaced by their content, as in Nginx.
+Each directive keeps the position of its text and the quotes of its words. Includes are replaced by
+their content, as in Nginx.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
@@ -21,8 +17,10 @@ from tuner.errors import DefinitionError
 from tuner.own.files import HERE, Files
 from tuner.own.nginx.copies import Copies, guessed, named
 from tuner.own.nginx.missing import MissingFile, refuse
-from tuner.own.nginx.statements import explained, not_parsed, statements
-from tuner.reading.nginx_text import LUA, Token, scan, without_lua
+from tuner.own.nginx.unfilled import explained
+from tuner.reading import nginx_text
+from tuner.reading.nginx_lua import LUA
+from tuner.reading.nginx_text import Clause
 
 _DEEPEST = 32
 _NEAR = 3
@@ -45,7 +43,7 @@ class TextSpan:
     words: tuple[tuple[int, int], ...]
     """Start and end of the name and of each argument, quotes included."""
     end: int
-    """Offset after the ``;``, or after the ``}`` of a block."""
+    """Offset after the ``;``, after Lua, or after the ``}`` of a block."""
     inside: int | None = None
     """Offset after the ``{`` of a block."""
 
@@ -247,8 +245,7 @@ class _Reader:
         self.missing: list[MissingFile] = []
         self.unmatched: list[str] = []
         self._guess = guess
-        self._tokens: dict[str, tuple[Token, ...]] = {}
-        self._parsed: dict[str, Any] = {}
+        self._clauses: dict[str, tuple[Clause, ...]] = {}
 
     def file(self, path: str, source: Directive | None, depth: int) -> tuple[Directive, ...]:
         if depth > _DEEPEST:
@@ -274,34 +271,22 @@ class _Reader:
             raise explained(error, self.texts[path]) from None
 
     def _parse(self, path: str, depth: int) -> tuple[Directive, ...]:
-        if path not in self._parsed:
-            self._tokens[path] = tuple(scan(self.texts[path], path))
+        if path not in self._clauses:
+            self._clauses[path] = nginx_text.parse(self.texts[path], path)
             if self._guess:
-                self._copied(_includes(self._tokens[path]))
-            readable = without_lua(self.texts[path], self._tokens[path])
-            self._parsed[path] = statements(path, readable)
-        return tuple(self._block(path, self._parsed[path], iter(self._tokens[path]), depth))
+                self._copied(list(_includes(self._clauses[path])))
+        return tuple(self._block(path, self._clauses[path], depth))
 
-    def _block(
-        self, path: str, parsed: Any, tokens: Iterator[Token], depth: int
-    ) -> Iterator[Directive]:
-        for statement in parsed:
-            if statement["directive"] == "#":
-                continue
-            found, opened = _head(path, statement, tokens)
-            if not opened:
-                if found.name == "include" and found.args:
-                    yield from self._include(found, depth)
-                else:
-                    yield found
-                continue
-            block = tuple(self._block(path, statement.get("block") or (), tokens, depth))
-            close = next(tokens, None)
-            if close is None or close.kind != "}":
-                raise not_parsed(path, found.line)
-            assert found.place is not None  # noqa: S101 - read from a file just now
-            place = TextSpan(found.place.words, close.end, found.place.inside)
-            yield Directive(found.name, found.args, path, found.line, block, found.written, place)
+    def _block(self, path: str, clauses: Iterable[Clause], depth: int) -> Iterator[Directive]:
+        for clause in clauses:
+            inside = None
+            if clause.block is not None:
+                inside = tuple(self._block(path, clause.block, depth))
+            found = _directive(path, clause, inside)
+            if found.name == "include" and found.args and inside is None:
+                yield from self._include(found, depth)
+            else:
+                yield found
 
     def _include(self, include: Directive, depth: int) -> Iterator[Directive]:
         for path in self._files(include):
@@ -345,10 +330,31 @@ class _Reader:
         return [path for path in found if path not in lacking]
 
 
-def _includes(tokens: Sequence[Token]) -> list[str]:
-    """Return the absolute paths and masks of the includes in a file."""
-    pairs = (pair for pair in pairwise(tokens) if pair[0].text == "include")
-    return [word for _, after in pairs if (word := after.text.strip("\"'")).startswith("/")]
+def _includes(clauses: Iterable[Clause]) -> Iterator[str]:
+    """Yield the absolute paths and masks of the includes in a file."""
+    for clause in clauses:
+        if clause.name == "include" and len(clause.words) > 1:
+            word = clause.words[1].plain
+            if word.startswith("/"):
+                yield word
+        yield from _includes(clause.block or ())
+
+
+def _directive(path: str, clause: Clause, block: tuple[Directive, ...] | None) -> Directive:
+    """Return a directive of a file; ``block`` is its content with includes resolved."""
+    name, *args = clause.plain
+    place = TextSpan(
+        tuple((word.start, word.end) for word in clause.words), clause.end, clause.inside
+    )
+    return Directive(
+        name=name,
+        args=tuple(args),
+        file=path,
+        line=clause.line,
+        block=block,
+        written=tuple(word.text for word in clause.words),
+        place=place,
+    )
 
 
 def _read(files: Files, path: str, source: Directive | None) -> str:
@@ -363,38 +369,6 @@ def _read(files: Files, path: str, source: Directive | None) -> str:
             path=source.file if source else path,
             line=source.line if source else None,
         ) from None
-
-
-def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive, bool]:
-    """Return a directive up to its ``;`` or ``{``, and whether it opens a block."""
-    name, line = statement["directive"], statement["line"]
-    words: list[Token] = []
-    for token in tokens:
-        if token.kind == "word":
-            words.append(token)
-            continue
-        if token.kind == "lua":
-            words.append(token)
-        if token.kind == "}" or not words:
-            break
-        place = TextSpan(
-            tuple((word.start, word.end) for word in words),
-            token.end,
-            token.end if token.kind == "{" else None,
-        )
-        args = tuple(statement["args"])
-        if token.kind == "lua":
-            args = (*args[:-1], token.text)
-        made = Directive(
-            name=name,
-            args=args,
-            file=path,
-            line=line,
-            written=tuple(word.text for word in words),
-            place=place,
-        )
-        return made, token.kind == "{"
-    raise DefinitionError(f"{name} is not ended by ';'", path=path, line=line)
 
 
 def _check_arguments(directives: Iterable[Directive]) -> None:
