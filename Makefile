@@ -71,8 +71,8 @@ SYSTEM := nginx nghttpx h2load compose applications chromium postgresql tools ho
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
 .PHONY: test
-test: $(SYSTEM) develop ## Run all checks: lints, types, tests, a study, the wheel
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint lint-rust test-rust
+test: $(SYSTEM) ## Run all checks: lints, types, tests, a study, the wheel
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target develop test-rust lint-rust lint
 	@# Hundreds of tests start a command, and some environments forbid Python to keep what it compiled.
 	@$(BIN)/python -m compileall -q tuner tests
 	@if [ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ]; then \
@@ -102,7 +102,7 @@ fresh: ## Run the README's two commands in a bare Debian root, as root or AS=use
 	.ci/fresh $(if $(filter default,$(origin AS)),root,$(AS))
 
 .PHONY: lint
-lint: develop ## Run ruff and mypy
+lint: $(STAMPS)/locked-dev ## Run ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

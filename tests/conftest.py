@@ -37,6 +37,11 @@ REAL = "real"
 """Scope of all test files that measure, or change the machine."""
 REAL_ROOMS = ("app", "fleet", "hosts", "integration", "load", "servers")
 """Rooms of such files. The others may start a server, but judge no time."""
+ONLY_DEPLOY = (
+    *("hosts/test_ansible.py", "hosts/test_deployer.py", "hosts/test_hostile_values.py"),
+    *("servers/test_contract.py", "servers/test_proposals.py"),
+)
+"""Files of those rooms that start servers and measure nothing."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -57,7 +62,8 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist is published w
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return REAL if Path(file).parent.name in REAL_ROOMS else file
+        real = Path(file).parent.name in REAL_ROOMS and not file.endswith(ONLY_DEPLOY)
+        return REAL if real else file
 
 
 @pytest.hookimpl(optionalhook=True)
