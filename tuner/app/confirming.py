@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tuner.app import results
 from tuner.app.announce import announce
+from tuner.app.metrics_server import study_metrics
 from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, open_bench
@@ -25,17 +26,20 @@ def confirmed(
     as_json: bool,
     quiet: bool,
     junit: Path | None,
+    metrics: str | None = None,
 ) -> StudyResult:
     """Calibrate, confirm the candidate, and show the result.
 
     Args:
         words: command line that resumes it, beginning with the command.
+        metrics: value of ``--metrics``.
     """
     folder = STUDIES / found.definition.name
     if not quiet:
         announce(found, folder, what=words[0], search=False)
     resume_with = results.resumption(found.definition, *words)
     with (
+        study_metrics(metrics, found.definition, folder, progress),
         results.kept(store, folder, progress, resume_with),
         open_bench(found, folder, progress, store) as (bench, studied),
     ):

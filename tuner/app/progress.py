@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import click
 
 from tuner.app.live import LiveView
+from tuner.outputs.phase_now import PhaseNow
 from tuner.reading.printable import printable_lines
 from tuner.words.terminal import duration, say_styled, wrapped
 
@@ -27,6 +28,15 @@ class TerminalProgress:
         self._quiet = quiet
         self._view: LiveView | None = None
         self._start = time.monotonic()
+        self._phase = ""
+        self._phase_ends = self._start
+
+    @property
+    def now(self) -> PhaseNow | None:
+        """Phase and its expected remainder, by the last step; None before the first phase."""
+        if not self._phase:
+            return None
+        return PhaseNow(self._phase, max(0.0, self._phase_ends - time.monotonic()))
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
@@ -43,12 +53,14 @@ class TerminalProgress:
 
     def phase(self, title: str, expected_s: float) -> None:
         """Implement ``Progress.phase``."""
+        self._phase, self._phase_ends = title, time.monotonic() + expected_s
         self._line(f"{title}, about {duration(expected_s)}", bold=len(title))
         if self._view:
             self._view.phase(title, expected_s)
 
     def step(self, text: str, left_s: float) -> None:
         """Implement ``Progress.step``."""
+        self._phase_ends = time.monotonic() + left_s
         self._line(f"  {text}" + (f"; {duration(left_s)} left" if left_s >= 1 else ""))
 
     def note(self, text: str) -> None:

@@ -13,6 +13,7 @@ import click
 from tuner.app import dry_run, provenance, turn
 from tuner.app.bind import read_configuration
 from tuner.app.confirming import confirmed
+from tuner.app.metrics_server import check_listen
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
@@ -59,6 +60,7 @@ Examples:
 @options.study_file
 @options.study
 @options.output
+@options.metrics
 @options.ci
 @dry_run.option
 @provenance.option
@@ -74,6 +76,7 @@ def command(
     as_json: bool,
     quiet: bool,
     junit: Path | None,
+    metrics: str | None,
     **given: Any,
 ) -> None:
     """Compare B with A in randomised blocks under a frozen protocol.
@@ -84,11 +87,14 @@ def command(
     everything that clients and operators would notice; the result lists these settings.
     """
     dry_run.refuse_resume(resume=resume)
+    check_listen(metrics)
     entries = entries_of((baseline, candidate))
     arms = (baseline, candidate)
     if entries:
         if junit is not None:
             raise DefinitionError("applies to studies; for servers use --fail-if", path="--junit")
+        if metrics is not None:
+            raise DefinitionError("applies to studies, not to servers", path="--metrics")
         match = Match(arms, options.overrides(given), study_file, limit=None, ladder=ladder)
         if dry_run.is_dry():
             rehearse_match("compare", match, as_json=as_json, quiet=quiet)
@@ -121,6 +127,7 @@ def command(
         as_json=as_json,
         quiet=quiet,
         junit=junit,
+        metrics=metrics,
     )
     if study.verdict is not None and str(study.verdict.kind) in fail_if:
         sys.exit(EXIT_FAIL_IF)

@@ -10,6 +10,7 @@ import click
 
 from tuner.app import dry_run, provenance, results, turn
 from tuner.app.announce import announce, announce_installed
+from tuner.app.metrics_server import check_listen, study_metrics
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
@@ -55,6 +56,7 @@ Examples:
 @options.study
 @click.option("--resume", is_flag=True, help="Resume an interrupted study.")
 @options.output
+@options.metrics
 @options.ci
 @dry_run.option
 @provenance.option
@@ -66,6 +68,7 @@ def command(
     as_json: bool,
     quiet: bool,
     junit: Path | None,
+    metrics: str | None,
     **given: Any,
 ) -> None:
     """Search for a better configuration, then prove whether it is one.
@@ -77,6 +80,7 @@ def command(
     """
     progress = TerminalProgress(quiet=quiet)
     dry_run.refuse_resume(resume=resume)
+    check_listen(metrics)
     if resume:
         definition, store, found = _resume({"study": study_file, **given}, progress)
     else:
@@ -102,6 +106,7 @@ def command(
         announce(found, folder, what="optimize")
     resume_with = results.resumption(definition, "optimize")
     with (
+        study_metrics(metrics, definition, folder, progress),
         results.kept(store, folder, progress, resume_with),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):

@@ -280,6 +280,13 @@ _DOCUMENT = [
         help="Write the document of --format to FILE [standard output].",
     ),
 ]
+_METRICS = [
+    click.option(
+        "--metrics",
+        metavar="ADDRESS",
+        help="Serve OpenMetrics of the running study at this HOST:PORT, such as 127.0.0.1:9464.",
+    ),
+]
 _OUTPUT = [
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
@@ -366,6 +373,11 @@ def output(function: _F) -> _F:
 def document(function: _F) -> _F:
     """Add the options for a document for another tool."""
     return _apply(function, _DOCUMENT)
+
+
+def metrics(function: _F) -> _F:
+    """Add the option for metrics of a running study."""
+    return _apply(function, _METRICS)
 
 
 def ci(function: _F) -> _F:
