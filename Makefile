@@ -172,7 +172,7 @@ bad-hours: nginx setup ## Run a study while core 1 is stalled by a seeded schedu
 		$(BIN)/tuner optimize --server nginx --workload proxy --objective p99 $(ARGS)
 
 .PHONY: efficiency
-efficiency: setup ## Compare the search with others on a recorded table (ARGS=--no-smac)
+efficiency: setup ## Compare the search with others on a recorded table (ARGS=--no-smac; ARGS="--only tuner")
 	$(BIN)/python -m benchmarks.efficiency --table benchmarks/data/proxy.json $(ARGS)
 
 .PHONY: format
@@ -181,6 +181,8 @@ format: develop ## Format Python and Rust
 	$(BIN)/ruff format
 	$(CARGO) fmt --manifest-path loadgen/Cargo.toml
 
+# All extras but gp: PyTorch takes several gigabytes.
+EXTRAS = --extra caddy --extra postgresql --extra grpc --extra dashboard --extra cmaes --extra pandas --extra polars
 # The locks hold for every Python from 3.11 on, and name no index: whose mirror is used is the
 # business of who installs. `make lock ARGS=--upgrade` takes newer versions.
 UV_COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" build/uv/bin/uv pip compile pyproject.toml \
@@ -191,7 +193,7 @@ UV_COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" build/uv/bin/uv pip compile p
 lock: ## Pin every dependency again
 	@test -x build/uv/bin/uv || { "$$(.ci/require python)" -m venv build/uv && build/uv/bin/pip install --quiet uv; }
 	$(UV_COMPILE) --group build --extra caddy -o requirements.lock $(ARGS)
-	$(UV_COMPILE) --group dev --all-extras -c requirements.lock -o requirements-dev.lock $(ARGS)
+	$(UV_COMPILE) --group dev $(EXTRAS) -c requirements.lock -o requirements-dev.lock $(ARGS)
 
 .PHONY: clean
 clean: ## Remove everything built and installed here; the results of studies stay

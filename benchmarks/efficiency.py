@@ -3,29 +3,37 @@
 All searchers measure in the same world (benchmarks/replay.py), with the same true values and the
 same noise, drawn from real residuals. tuner's search is its own code on the simulated lab. The
 others work in their usual way: they measure one long window per trial of a freshly started server
-and recommend the best figure so far. They are random search, Optuna's TPE, and SMAC3 (Lindauer et
-al., JMLR 23, 2022), which measures an incumbent again before it replaces it. The length of their
-windows is varied. Only measuring and deploying cost time; the searchers' own arithmetic is free.
+and recommend the best figure so far. They are random search, Optuna's TPE and its Gaussian process
+(GPSampler, which needs PyTorch), OptunaHub's Gaussian process with a noise of each trial, and SMAC3
+(Lindauer et al., JMLR 23, 2022), which measures an incumbent again before it replaces it. The
+length of their windows is varied. Only measuring and deploying cost time; the searchers' own
+arithmetic is free. tuner's search runs a second time without the draws of TPE, with the time that
+its proposals take.
 
 The clock stops when the recommended configuration is within 5 % of the best one: at first, and
 for good until the horizon, so that luck does not count.
 
     python -m benchmarks.efficiency --table benchmarks/data/proxy.json --repetitions 50
+    python -m benchmarks.efficiency --table benchmarks/data/proxy.json --only tuner
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 import os
 import statistics
+import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import click
 import numpy as np
@@ -42,11 +50,13 @@ from tuner.judge.plan import plan_blocks
 from tuner.load.generator import Endpoint, WindowSpec
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow
+from tuner.phases import search as search_phase
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.search import SearchSpec, run_search
 from tuner.phases.study import SATURATION_GATES
 from tuner.record.model import Calibration
 from tuner.search.dimensions import suggest
+from tuner.search.propose import propose
 from tuner.search.schedule import winner
 from tuner.space.configuration import Configuration
 from tuner.space.parameter import Parameter
@@ -91,6 +101,8 @@ class Reached:
     for_good_s: float
     evaluations: float
     """Evaluations until ``for_good_s``."""
+    proposal_ms: float = math.nan
+    """Mean time of a proposal by tuner's search, processor time in ms."""
 
 
 Searcher = Callable[[World, int], list[Step]]
@@ -105,6 +117,28 @@ def reached(world: World, steps: Sequence[Step]) -> Reached:
     if stays is None:
         return Reached(first, math.inf, math.inf)
     return Reached(first, stays.time_s, stays.evaluations)
+
+
+@dataclass
+class Timed:
+    """tuner's proposals, with the processor time that they take."""
+
+    tpe: bool = True
+    spent_s: float = 0.0
+    count: int = 0
+
+    def __call__(self, *arguments: Any, **options: Any) -> list[Configuration]:
+        """Return the proposals of ``tuner.search.propose.propose``."""
+        begun_s = time.process_time()
+        found = propose(*arguments, **options, tpe=self.tpe)
+        self.spent_s += time.process_time() - begun_s
+        self.count += len(found)
+        return found
+
+    @property
+    def each_ms(self) -> float:
+        """Mean time of a proposal."""
+        return 1e3 * self.spent_s / self.count if self.count else math.nan
 
 
 # --- tuner ----------------------------------------------------------------------------------------
@@ -263,13 +297,30 @@ class LongWindows:
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
+        self._variances: dict[int, float] = {}
 
     def measure(self, row: int) -> float:
         """Return ln p99 of a row relative to the baseline's truth, and let its time pass."""
         self.now_s += DEPLOY_S + EACH_S + _WARMUP_S + self.window_s
+        return float(self.world.truth[row] + self._noise(self._rng, row))
+
+    def variance(self, row: int) -> float:
+        """Return the true variance of a figure, which no user would know so well."""
+        if row not in self._variances:
+            rng = np.random.default_rng(row)
+            drawn = [self._noise(rng, row) for _ in range(_DRAWS)]
+            self._variances[row] = float(np.var(drawn))
+        return self._variances[row]
+
+    def _noise(self, rng: np.random.Generator, row: int) -> float:
         world = self.world
-        noise = _draw(self._rng, world.minute_residuals) + self._rng.normal(0.0, world.start_sd)
-        return float(world.truth[row] + noise + world.window_noise(self._rng, row, self.window_s))
+        level = _draw(rng, world.minute_residuals) + rng.normal(0.0, world.start_sd)
+        return float(level + world.window_noise(rng, row, self.window_s))
+
+
+_VARIANCE = "variance"
+"""Attribute of a trial with the variance of its value."""
+_DRAWS = 200
 
 
 def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
@@ -284,6 +335,7 @@ def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
         while lab.now_s < HORIZON_S:
             trial = study.ask()
             row = world.row(suggest(trial, world.space, (), base))
+            trial.set_user_attr(_VARIANCE, lab.variance(row))
             value = lab.measure(row)
             study.tell(trial, value)
             best = min(best, (value, row))
@@ -385,15 +437,53 @@ def _tpe(seed: int) -> optuna.samplers.BaseSampler:
     return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
 
 
+def _gp(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.GPSampler(seed=seed, warn_independent_sampling=False)
+
+
+HUB = "TUNER_OPTUNAHUB"
+"""Environment variable with the folder ``package`` of OptunaHub's registry."""
+
+
+def _hub_gp(seed: int) -> optuna.samplers.BaseSampler:
+    """Return OptunaHub's HeteroscedasticGPSampler, which gets the true noise of each trial."""
+    folder = Path(os.environ[HUB]) / "samplers" / "heteroscedastic_gp"
+    name = "heteroscedastic_gp"
+    if name not in sys.modules:
+        file = folder / "__init__.py"
+        spec = importlib.util.spec_from_file_location(
+            name, file, submodule_search_locations=[str(folder)]
+        )
+        assert spec is not None  # noqa: S101 - the file has a loader
+        assert spec.loader is not None  # noqa: S101 - likewise
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    made: optuna.samplers.BaseSampler = sys.modules[name].HeteroscedasticGPSampler(
+        seed=seed,
+        noise_func=lambda trial: trial.user_attrs[_VARIANCE],
+        warn_independent_sampling=False,
+    )
+    return made
+
+
 # --- all of them ----------------------------------------------------------------------------------
+
+
+WITHOUT_TPE = "tuner without TPE"
 
 
 def searchers(windows_s: Sequence[float], *, smac: bool) -> Iterator[tuple[str, Searcher]]:
     """Yield every searcher by its name, tuner's first."""
     yield "tuner", ours
+    yield WITHOUT_TPE, ours
+    has_torch = importlib.util.find_spec("torch") is not None
     for window_s in windows_s:
         yield f"random search, {window_s:g} s", by_optuna(_random, window_s)
         yield f"Optuna TPE, {window_s:g} s", by_optuna(_tpe, window_s)
+        if has_torch:
+            yield f"Optuna GPSampler, {window_s:g} s", by_optuna(_gp, window_s)
+        if has_torch and HUB in os.environ:
+            yield f"OptunaHub heteroscedastic GP, {window_s:g} s", by_optuna(_hub_gp, window_s)
         if smac:
             yield f"SMAC3, {window_s:g} s", by_smac(window_s)
 
@@ -404,7 +494,10 @@ def _one(arguments: tuple[Path, str, tuple[float, ...], bool, int]) -> Reached:
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     world = world_of(path)
     searcher = dict(searchers(windows_s, smac=smac))[name]
-    return reached(world, searcher(world, seed))
+    timed = Timed(tpe=name != WITHOUT_TPE)
+    with mock.patch.object(search_phase, "propose", timed):
+        found = reached(world, searcher(world, seed))
+    return replace(found, proposal_ms=timed.each_ms)
 
 
 def world_of(path: Path) -> World:
@@ -422,18 +515,35 @@ def world_of(path: Path) -> World:
     return World(table, space)
 
 
-def run(path: Path, seeds: range, windows_s: tuple[float, ...], *, smac: bool) -> list[Finding]:
-    """Run every searcher once with each seed; return the medians."""
+def run(
+    path: Path, seeds: range, windows_s: tuple[float, ...], *, smac: bool, only: str = ""
+) -> list[Finding]:
+    """Run every searcher once with each seed; return the medians.
+
+    Args:
+        path: the recorded table.
+        seeds: one search for each.
+        windows_s: lengths of the others' windows.
+        smac: whether to run SMAC3.
+        only: beginning of the names of the searchers to run; empty for all.
+    """
     found: dict[str, list[Reached]] = {}
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for name, _ in searchers(windows_s, smac=smac):
+            if not name.startswith(only):
+                continue
             jobs = [(path, name, windows_s, smac, seed) for seed in seeds]
             found[name] = list(pool.map(_one, jobs))
             click.echo(_line(name, found[name]))
-    best_first = min(_median(found[n], "first_s") for n in found if n != "tuner")
-    best_good = min(_median(found[n], "for_good_s") for n in found if n != "tuner")
+    others = [name for name in found if not name.startswith("tuner")]
+    findings = [_without_tpe(found["tuner"], found[WITHOUT_TPE])] if WITHOUT_TPE in found else []
+    if not others or "tuner" not in found:
+        return findings
+    best_first = min(_median(found[name], "first_s") for name in others)
+    best_good = min(_median(found[name], "for_good_s") for name in others)
     mine = found["tuner"]
     return [
+        *findings,
         Finding(
             "wall-clock until within 5 % for good / best of the others",
             _median(mine, "for_good_s") / best_good,
@@ -447,6 +557,12 @@ def run(path: Path, seeds: range, windows_s: tuple[float, ...], *, smac: bool) -
     ]
 
 
+def _without_tpe(with_: Sequence[Reached], without: Sequence[Reached]) -> Finding:
+    """Return the ratio of the times until the goal, without TPE and with it."""
+    ratio = _median(without, "for_good_s") / _median(with_, "for_good_s")
+    return Finding("wall-clock until within 5 % for good, without / with TPE's draws", ratio)
+
+
 def _median(found: Sequence[Reached], name: str) -> float:
     return float(statistics.median(getattr(one, name) for one in found))
 
@@ -455,9 +571,11 @@ def _line(name: str, found: Sequence[Reached]) -> str:
     figures = [_median(found, what) for what in ("first_s", "for_good_s", "evaluations")]
     lost = sum(math.isinf(one.for_good_s) for one in found)
     cells = [f"{value:8.0f}" if math.isfinite(value) else "       –" for value in figures]
+    each_ms = statistics.fmean(one.proposal_ms for one in found)
+    proposal = "" if math.isnan(each_ms) else f"   {each_ms:.1f} ms a proposal"
     return (
-        f"{name:24} first {cells[0]} s   for good {cells[1]} s   {cells[2]} evaluations"
-        f"   not at the horizon {lost}/{len(found)}"
+        f"{name:34} first {cells[0]} s   for good {cells[1]} s   {cells[2]} evaluations"
+        f"   not at the horizon {lost}/{len(found)}{proposal}"
     )
 
 
@@ -467,8 +585,15 @@ def _line(name: str, found: Sequence[Reached]) -> str:
 @click.option("--first-seed", type=click.IntRange(min=0), default=FIRST_SEED, show_default=True)
 @click.option("--window", "windows_s", type=float, multiple=True, default=WINDOWS_S)
 @click.option("--smac/--no-smac", default=True, help="SMAC3 must be installed for it.")
+@click.option("--only", default="", help="Run the searchers whose names begin so.")
 def main(
-    path: Path, repetitions: int, first_seed: int, windows_s: tuple[float, ...], *, smac: bool
+    path: Path,
+    repetitions: int,
+    first_seed: int,
+    windows_s: tuple[float, ...],
+    *,
+    smac: bool,
+    only: str,
 ) -> None:
     """Replay searches on a recorded table and print medians in simulated seconds."""
     world = world_of(path)
@@ -480,7 +605,7 @@ def main(
         f"recorded {world.table.setting}"
     )
     seeds = range(first_seed, first_seed + repetitions)
-    finding.show(run(path, seeds, windows_s, smac=smac))
+    finding.show(run(path, seeds, windows_s, smac=smac, only=only))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.search.spaces import BUILT_IN, SMALL, bind
-from tuner.search.propose import MeasuredTrial, _best, _modelled, propose
+from tuner.search.propose import _best, _modelled, propose
+from tuner.search.trials import MeasuredTrial
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 

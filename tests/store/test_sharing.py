@@ -28,7 +28,8 @@ from tuner.record.model import BlockInstance, Record
 from tuner.report.data import as_data, schema
 from tuner.report.html import render_html
 from tuner.search.dimensions import dimensions_of
-from tuner.search.propose import MeasuredTrial, propose
+from tuner.search.propose import propose
+from tuner.search.trials import MeasuredTrial
 from tuner.space.configuration import Configuration
 from tuner.stats.verdict import VerdictKind
 from tuner.store.storage import Storage

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tuner.app.preflight import Preflight
+from tuner.definition.sampler_names import AUTO
 from tuner.definition.study import StudyDefinition
 from tuner.judge.forecast import Forecast, forecast
 from tuner.machine.topology import cpu_ranges
@@ -61,6 +62,8 @@ def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> d
         "seed": str(definition.seed),
         "time": f"{_forecast(found, search=search).words}; results in {folder}/",
     }
+    if search and definition.sampler != AUTO:
+        made["sampler"] = definition.sampler
     if what == "optimize" and definition.ablate == "auto":
         made["ablation"] = "in what is left of the time, if the verdict is better"
     if not search:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tuner.app import results
 from tuner.app.bind import read_configuration
-from tuner.app.preflight import Preflight, preflight
+from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import GivenOptions, begin
 from tuner.app.session import open_bench
@@ -143,7 +143,7 @@ def look(
     if space is not None:
         overrides["space"] = space
     definition = load_study(BASE_STUDY, overrides)
-    return preflight(definition, workload, watch=watch)
+    return preflight(definition, workload, watch=watch, searching=Searching())
 
 
 def configuration_of(
@@ -197,6 +197,7 @@ def tune(
             known_good=spec.known_good,
             time_s=max(1.0, spec.time_s - spent_s),
             trials=spec.trials,
+            sampler=spec.sampler,
         )
         best = run_search(ready.bench, search, ready.calibration, ready.plan)
         store.set_ended()

@@ -10,7 +10,7 @@ import click
 from tuner.app import turn
 from tuner.app.announce import rows
 from tuner.app.flags import is_given, kept_flag
-from tuner.app.preflight import Preflight, preflight
+from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES
@@ -213,16 +213,26 @@ class Rehearsal:
         return self.found.own.answering(one.request) if self.found.own else ""
 
 
-def prepared(definition: StudyDefinition, progress: TerminalProgress) -> Preflight:
+def prepared(
+    definition: StudyDefinition,
+    progress: TerminalProgress,
+    *,
+    searching: Searching | None = None,
+) -> Preflight:
     """Return the preflight of a study that is not started.
 
     Takes this machine's cores until the command ends, because servers run for a moment.
+
+    Args:
+        definition: definition of the study.
+        progress: display of the progress.
+        searching: the search to prepare; None if the study only measures.
 
     Raises:
         DefinitionError, HostError: as the preflight of the study.
     """
     take_cores(definition.inventory, progress)
-    return preflight(definition, watch=False)
+    return preflight(definition, watch=False, searching=searching)
 
 
 def take_cores(inventory: str | None, progress: TerminalProgress) -> None:

@@ -10,6 +10,7 @@ from tuner.app.check import check
 from tuner.app.cpu_notes import cpu_notes
 from tuner.app.premises import Premises
 from tuner.app.resolve import Resolved, resolve
+from tuner.definition.sampler_names import check_code
 from tuner.definition.study import StudyDefinition
 from tuner.goals.goals import Goals
 from tuner.hosts.ansible import KernelLoan
@@ -19,6 +20,7 @@ from tuner.load.generator import LoadGenerator
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.stalls import KEEP
 from tuner.own.server import OwnServer
+from tuner.search.samplers import SamplerChoice, choose_sampler
 from tuner.servers import catalog
 from tuner.servers.server import Server
 from tuner.space.configuration import Configuration
@@ -50,6 +52,8 @@ class Preflight:
     """Original kernel settings, if they are part of the configuration."""
     own: OwnServer | None = None
     """The user's own server, if its configuration is given."""
+    sampler: SamplerChoice | None = None
+    """Sampler that makes the search's proposals; None for tuner's own search."""
 
     @property
     def adapter(self) -> Server:
@@ -69,8 +73,20 @@ class Preflight:
         return reported and self.definition.stalls != KEEP
 
 
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """A search that a preflight prepares."""
+
+    code: str = ""
+    """Class of a sampler that the user names now; no other is imported."""
+
+
 def preflight(
-    definition: StudyDefinition, workload: Workload | None = None, *, watch: bool = True
+    definition: StudyDefinition,
+    workload: Workload | None = None,
+    *,
+    watch: bool = True,
+    searching: Searching | None = None,
 ) -> Preflight:
     """Check everything that can be checked before the start.
 
@@ -78,11 +94,16 @@ def preflight(
         definition: definition of the study.
         workload: adapted workload, in place of the definition's.
         watch: whether to watch the host for stalls, which takes two seconds.
+        searching: the search to prepare; None if the study only measures.
 
     Raises:
-        DefinitionError: the definition is inconsistent.
+        DefinitionError: the definition is inconsistent, or its sampler cannot be used.
         HostError, InstrumentError: server or generator are missing.
     """
+    sampler = None
+    if searching is not None:
+        check_code(definition.sampler, searching.code, definition.name)
+        sampler = choose_sampler(definition.sampler)
     found = resolve(definition, workload)
     bound = bind(found)
     generator = found.premises.generator(found.definition.load, found.cores)
@@ -103,6 +124,7 @@ def preflight(
         backend=found.premises.detect_backend(found.server) if found.workload.backend else None,
         kernel=bound.kernel,
         own=bound.own,
+        sampler=sampler,
     )
 
 

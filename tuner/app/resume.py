@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.app.preflight import Preflight, preflight
+from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import confirm_measuring
 from tuner.app.session import STUDIES, describe, open_store
@@ -14,7 +14,12 @@ from tuner.store.store import Store
 
 
 def reopen(
-    name: str, storage: str | None, progress: TerminalProgress, *, path: str
+    name: str,
+    storage: str | None,
+    progress: TerminalProgress,
+    *,
+    path: str,
+    searching: Searching | None = None,
 ) -> tuple[StudyDefinition, Store, Preflight]:
     """Open a study for further measurements.
 
@@ -23,6 +28,7 @@ def reopen(
         storage: value of ``--storage``.
         progress: display of waits and of stopped leftovers.
         path: argument of the user, for messages.
+        searching: the search to resume; None if the study only measures.
 
     Raises:
         DefinitionError: the study does not exist, the user does not accept its origin, or the host,
@@ -34,7 +40,7 @@ def reopen(
     confirm_measuring(record)
     definition = load_study(BASE_STUDY, record.definition)
     take_turn(STUDIES / name, definition.inventory, progress)
-    found = preflight(definition)
+    found = preflight(definition, searching=searching)
     check_same(found, store.record(), path)
     return definition, store, found
 

@@ -257,6 +257,7 @@ def _spec(found: Preflight) -> StudySpec:
         server_cores=len(found.cores.server),
         design=found.design,
         ablate=definition.ablate == "auto",
+        sampler=found.sampler,
     )
 
 

@@ -18,7 +18,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Your own configuration": (
         *("location", "root", "prefix", "env_file", "keep_upstreams", "in_place"),
     ),
-    "Search": ("space", "layer", "only", "allow", "force", "trials", "seed"),
+    "Search": ("space", "layer", "only", "allow", "force", "sampler", "trials", "seed"),
     "Confirmation": ("baseline", "finalists", "sequential", "ablate"),
     "Studies and records": ("study_file", "storage", "foreign", "wait"),
 }

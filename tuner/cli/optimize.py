@@ -11,12 +11,13 @@ import click
 from tuner.app import dry_run, provenance, results, turn
 from tuner.app.announce import announce, announce_installed
 from tuner.app.metrics_server import check_listen, study_metrics
-from tuner.app.preflight import Preflight, preflight
+from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.session import STUDIES, create_store, free_name, open_bench
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
+from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.kinds import kind_of
@@ -41,6 +42,7 @@ Examples:
   tuner optimize --inventory hosts.yml --time 30m
   tuner optimize --inventory hosts.yml --in-place restarts-my-service --workload shop.yaml
   tuner optimize --config /etc/nginx/nginx.conf --dry-run
+  tuner optimize --sampler tpe
   tuner optimize --resume --name proxy
 """
 
@@ -81,6 +83,7 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     dry_run.refuse_resume(resume=resume)
     check_listen(metrics)
+    searching = Searching(named_code(given))
     if resume:
         definition, store, found = _resume({"study": study_file, **given}, progress)
     else:
@@ -90,7 +93,7 @@ def command(
         if given["name"] is None:
             definition = replace(definition, name=free_name(definition.name))
         if dry_run.is_dry():
-            found = dry_run.prepared(definition, progress)
+            found = dry_run.prepared(definition, progress, searching=searching)
             if not quiet:
                 announce_installed(definition)
             plan = dry_run.rehearse("optimize", found, dry_run.baselines(found))
@@ -99,7 +102,7 @@ def command(
         turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
         if not quiet:
             announce_installed(definition)
-        found = preflight(definition)
+        found = preflight(definition, searching=searching)
         store = create_store(found, STUDIES / definition.name)
     folder = STUDIES / definition.name
     if not quiet:
@@ -121,14 +124,20 @@ def _resume(
     given: dict[str, Any], progress: TerminalProgress
 ) -> tuple[StudyDefinition, Store, Preflight]:
     """Return the study to resume: the named one, or the newest in this folder."""
-    others = options.overrides({**given, "name": None, "storage": None})
+    searching = Searching(named_code(given))
+    kept = {"sampler": None} if searching.code else {}
+    others = options.overrides({**given, "name": None, "storage": None, **kept})
     if others:
         raise DefinitionError(
             f"a resumed study keeps its definition; leave out {options.given(others)}",
             path="--resume",
         )
     definition, store, found = reopen(
-        given["name"] or newest(STUDIES), given["storage"], progress, path="--resume"
+        given["name"] or newest(STUDIES),
+        given["storage"],
+        progress,
+        path="--resume",
+        searching=searching,
     )
     record = store.record()
     if kind_of(record) == "measurement":

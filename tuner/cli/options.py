@@ -214,6 +214,12 @@ _SEARCH = [
         help="Try at most N configurations [as many as the time allows].",
     ),
     click.option(
+        "--sampler",
+        metavar="NAME|MODULE:CLASS",
+        help="Let this sampler of Optuna make the proposals: tpe, gp, cmaes, nsgaii, qmc, random,"
+        " or a class of your own (docs/sampler.md) [auto: tuner's own search].",
+    ),
+    click.option(
         "--finalists",
         type=int,
         metavar="N",

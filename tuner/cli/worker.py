@@ -13,12 +13,13 @@ import click
 
 from tuner.app import results, turn
 from tuner.app.announce import announce
-from tuner.app.preflight import Preflight, preflight
+from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import origin_words
 from tuner.app.session import STUDIES, create_store, open_bench
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
+from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, CPU_KEYS, StudyDefinition, load_study
 from tuner.errors import DefinitionError, StoreError
 from tuner.judge.results import evaluate
@@ -78,7 +79,7 @@ def command(
     definition = _definition(name, storage, study_file, wanted)
     this_host = as_host or (socket.gethostname() if definition.inventory is None else "")
     turn.take_turn(STUDIES / name / this_host, definition.inventory, progress)
-    found = preflight(definition)
+    found = preflight(definition, searching=Searching(named_code(given)))
     host = as_host or found.host.hostname
     folder = STUDIES / name / host
     store = _begin_or_join(found, folder, host, progress)

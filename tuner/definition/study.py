@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tuner.definition.sampler_names import AUTO, read_sampler
 from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals, parse_goals
@@ -55,6 +56,7 @@ _KEYS = (
     "margin",
     *("slo", "constraint", "choose", "sequential", "finalists", "ablate", "only"),
     *("load", "stalls", "published", "force", "layer", "inventory"),
+    "sampler",
     *CPU_KEYS,
     *("config", "server_name", "location", "root", "prefix", "env_file"),
     *("keep_upstreams", "in_place"),
@@ -146,6 +148,8 @@ class StudyDefinition:
     """``auto`` to ablate a winner in what is left of the time; ``off`` to leave it out."""
     only: tuple[str, ...] = ()
     """Parameters to search, with those that they need; empty for all."""
+    sampler: str = AUTO
+    """Source of the proposals: one of ``SAMPLERS``, or ``MODULE:CLASS``."""
 
     @property
     def goals(self) -> Goals:
@@ -200,6 +204,7 @@ class StudyDefinition:
             "backend_cpus": cpu_ranges(self.cpus.backend) or None,
             "ablate": self.ablate,
             "only": list(self.only),
+            "sampler": self.sampler,
         }
 
 
@@ -272,7 +277,7 @@ def load_study(
     ) and "baseline" not in given:
         # A configuration named on the command line overrides the study's file.
         keys.pop("baseline", None)
-    return _definition(keys, file, draw_seed() if seed is None else seed)
+    return _definition(keys, file, draw_seed() if seed is None else seed, given)
 
 
 def _find(name_or_path: str) -> Path:
@@ -307,7 +312,9 @@ def _next_to(node: Node, folder: Path) -> Node:
     return Node(node.path, node.line, node.key, str(folder / text), plain=False)
 
 
-def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinition:
+def _definition(
+    keys: Mapping[str, Node], file: Path, seed: int, given: Collection[str]
+) -> StudyDefinition:
     server = keys["server"].one_of(SERVER_NAMES) if "server" in keys else DEFAULT_SERVER
     workload = keys["workload"].text() if "workload" in keys else "static"
     goals = _goals(keys)
@@ -350,7 +357,13 @@ def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinit
         cpus=WantedCpus(*(_cpus(keys[key]) if key in keys else () for key in CPU_KEYS)),
         ablate=keys["ablate"].one_of(get_args(Ablate)) if "ablate" in keys else "auto",
         only=_names(keys["only"]) if "only" in keys else (),
+        sampler=_sampler(keys["sampler"], goals, given) if "sampler" in keys else AUTO,
     )
+
+
+def _sampler(node: Node, goals: Goals, given: Collection[str]) -> str:
+    objectives = len(goals.objectives)
+    return read_sampler(node, from_option="sampler" in given, objectives=objectives)
 
 
 def _cpus(node: Node) -> tuple[int, ...]:

@@ -22,8 +22,10 @@ from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.record.model import Block, Calibration, Record, Trial, TrialOrigin, TrialState
 from tuner.search.dimensions import by_parameter, dimensions_of
-from tuner.search.propose import MeasuredTrial, as_optunas, propose
+from tuner.search.propose import propose
+from tuner.search.samplers import SamplerChoice
 from tuner.search.schedule import again, best_first, finalists, look_noise, winner
+from tuner.search.trials import MeasuredTrial, as_optunas
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.stats.race import drop_allowance, is_hopeless
@@ -52,6 +54,8 @@ class SearchSpec:
     """Limit for proposals; None for a limit by time only."""
     finalists: int = 3
     """Number of the best for further looks in the last part of the time."""
+    sampler: SamplerChoice | None = None
+    """Sampler that makes the proposals; None for tuner's own search."""
 
 
 def run_search(
@@ -165,19 +169,7 @@ def _next_arms(
     fresh = [c for c in spec.known_good if c.digest not in known][:room]
     given = len(fresh)
     already = [*seen, *(MeasuredTrial(c, (0.0,) * len(bench.goals.objectives)) for c in fresh)]
-    # Hosts that start together must not make the same proposals.
-    seed = bench.seed * 1_000_003 + len(record.blocks) + zlib.crc32(record.here.encode())
-    fresh += propose(
-        spec.space,
-        spec.allow,
-        spec.baseline,
-        already,
-        count=room - given,
-        seed=seed % 2**32,
-        pending=pending,
-        noise=_noise(record),
-        objectives=len(bench.goals.objectives),
-    )
+    fresh += _proposals(bench, spec, record, already, pending=pending, count=room - given)
     for place, configuration in enumerate(fresh):
         bench.store.add_configuration(bench.describe(configuration), proposed=True)
         values, domains = dimensions_of(spec.space, spec.allow, configuration)
@@ -185,6 +177,43 @@ def _next_arms(
         number = bench.store.open_trial(configuration, origin, values, domains)
         arms.append(_arm(len(arms) + 1, configuration, number))
     return arms
+
+
+def _proposals(
+    bench: Bench,
+    spec: SearchSpec,
+    record: Record,
+    seen: Sequence[MeasuredTrial],
+    *,
+    pending: Sequence[Configuration],
+    count: int,
+) -> list[Configuration]:
+    """Return new configurations from the study's sampler."""
+    # Hosts that start together must not make the same proposals.
+    first = bench.seed * 1_000_003 + zlib.crc32(record.here.encode())
+    seed = (first + len(record.blocks)) % 2**32
+    objectives = len(bench.goals.objectives)
+    searched = (spec.space, spec.allow, spec.baseline, seen)
+    if spec.sampler is None:
+        return propose(
+            *searched,
+            count=count,
+            seed=seed,
+            pending=pending,
+            noise=_noise(record),
+            objectives=objectives,
+        )
+    from tuner.search.sampled import propose_by
+
+    return propose_by(
+        spec.sampler,
+        *searched,
+        count=count,
+        seed=seed,
+        study_seed=first % 2**32,
+        pending=pending,
+        objectives=objectives,
+    )
 
 
 def _noise(record: Record) -> float:

@@ -26,6 +26,7 @@ from tuner.phases.confirm import freeze, run_confirmation, run_load_points
 from tuner.phases.probe import OverloadedError, sampling_of, settle
 from tuner.phases.search import SearchSpec, run_search
 from tuner.record.model import Block, Calibration, Record
+from tuner.search.samplers import SamplerChoice
 from tuner.search.schedule import leaders
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
@@ -58,6 +59,8 @@ class StudySpec:
     """True to shorten the plan so that it fits into the time."""
     ablate: bool = False
     """True to ablate a winner in what is left of the time (``tuner.phases.ablate``)."""
+    sampler: SamplerChoice | None = None
+    """Sampler that makes the search's proposals; None for tuner's own search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ..
         time_s=Budget(spec.time_s).search_s(spent_s, ready.plan, ready.confirm_blocks, spec.design),
         trials=spec.trials,
         finalists=max(3, spec.design.finalists),
+        sampler=spec.sampler,
     )
     run_search(bench, search, ready.calibration, ready.plan)
     proposals = [trial for trial in bench.store.record().trials if trial.origin != "baseline"]

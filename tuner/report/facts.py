@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tuner.definition.sampler_names import AUTO
 from tuner.judge.results import StudyResult
 from tuner.judge.support import LEAST_STARTS
 from tuner.machine.facts import CoreSplit
@@ -248,7 +249,9 @@ def search_summary(study: StudyResult) -> str:
     """Summarize the number of trials and their outcomes."""
     counts = Counter(trial.state for trial in study.trials)
     parts = [f"{counts[state]} {word}" for state, word in _STATE_WORDS.items() if counts[state]]
-    return f"{counted(len(study.trials), 'trial')}: {', '.join(parts)}."
+    sampler = str(study.record.definition.get("sampler", AUTO))
+    proposed = "" if sampler == AUTO else f" Sampler: {sampler}."
+    return f"{counted(len(study.trials), 'trial')}: {', '.join(parts)}.{proposed}"
 
 
 _STATE_WORDS: dict[TrialState, str] = {

@@ -109,8 +109,28 @@ def distances(
                     numbers[row, column] = share
         sides.append((numbers, codes))
     (first, kind), (second, other_kind) = sides
-    apart = np.abs(first[:, None] - second[None, :])
-    return np.where(kind[:, None] == other_kind[None, :], apart, 1.0)
+    return apart(first, kind, second, other_kind)
+
+
+def apart(
+    some: NDArray[np.float64],
+    kinds: NDArray[np.int64],
+    others: NDArray[np.float64],
+    other_kinds: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return the distances between points in each column; points of different kinds are 1 apart.
+
+    Args:
+        some: positions of points, shape (some, columns).
+        kinds: their kinds, of the same shape; 0 for a number in its range.
+        others: positions of other points, shape (others, columns).
+        other_kinds: their kinds.
+
+    Returns:
+        Shape (some, others, columns).
+    """
+    between = np.abs(some[:, None] - others[None, :])
+    return np.where(kinds[:, None] == other_kinds[None, :], between, 1.0)
 
 
 def _share_of_range(parameter: Parameter, value: Value | None) -> float | None:

@@ -15,59 +15,41 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tuner.errors import DefinitionError
-from tuner.search.dimensions import dimensions_of, distances, suggest, vary
-from tuner.space.configuration import Configuration, Value
+from tuner.search.choice import (
+    CENTRES,
+    CHANGED,
+    FIRST,
+    NEAR,
+    POOL,
+    best_by_draws,
+    modelled,
+    with_infeasible,
+)
+from tuner.search.dimensions import distances, suggest, vary
+from tuner.search.trials import MeasuredTrial, frozen_trial, running_trial
+from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.distributions import BaseDistribution
 
-_FIRST = 8
-"""Trials before a model chooses: one block."""
 _STARTUP = 16
 """Trials before TPE builds a model: two blocks. In a space with conditions, fewer may all lie in
 one branch, and TPE then stays there."""
-_POOL = 20
-"""Draws for each proposal, among which the surrogate chooses."""
-_MOST_MODELLED = 200
-"""Most trials that the surrogate is fitted to, half the best and half the latest; its cost is
-cubic."""
 _KNOWN_SD = 0.01
 """Standard deviation of a figure known without a look, ln units; above 0 to keep it invertible."""
-_LOOK_SEES = 2.0
-"""Standard deviations of a look that count as a visible difference."""
 _BLIND = 0.25
 """Share of the proposals drawn without TPE, for branches that TPE no longer visits."""
 _BLIND_POOL = 0.48
 """The same where the surrogate chooses from the draws: a draw by TPE takes ten times as long."""
-_NEAR = 0.5
-"""Share that varies one of the best ``_CENTRES``, each parameter with probability ``_CHANGED``:
-where the best ones differ by less than the noise of a look, TPE repeats itself."""
-_CENTRES = 3
-_CHANGED = 0.25
 _ATTEMPTS = 30
 """Draws per proposal after which the space counts as exhausted; more than the pool."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredTrial:
-    """A trial as the sampler sees it."""
-
-    configuration: Configuration
-    losses: tuple[float, ...] | None
-    """Mean signed log ratio of each objective; None if infeasible."""
-    looks: int = 1
-    """Number of looks in each mean; 0 for the baseline and for infeasible trials."""
-    excess: Mapping[str, float] = field(default_factory=dict)
-    """Excess over each limit; above 0 the limit is broken, and the sampler avoids it."""
 
 
 def propose(
@@ -81,6 +63,7 @@ def propose(
     noise: float = 0.1,
     objectives: int = 1,
     pending: Sequence[Configuration] = (),
+    tpe: bool = True,
 ) -> list[Configuration]:
     """Draw new configurations.
 
@@ -97,6 +80,7 @@ def propose(
         pending: configurations that other workers measure now. They are not proposed again, and
             TPE takes them for bad until their figures are known, like the proposals of one
             batch (constant liar, Ginsbourger et al. 2010), so that workers spread.
+        tpe: False to let random draws take the place of TPE's, for comparison.
 
     Returns:
         At most ``count`` new, distinct configurations; fewer when the space is exhausted.
@@ -104,27 +88,25 @@ def propose(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        sampler=_sampler(optuna, seed), directions=["minimize"] * objectives
-    )
+    study = optuna.create_study(sampler=tpe_sampler(seed), directions=["minimize"] * objectives)
     for trial in seen:
-        study.add_trial(_frozen(trial, space, allow))
+        study.add_trial(frozen_trial(trial, space, allow))
     for configuration in pending:
-        study.add_trial(_running(configuration, space, allow))
+        study.add_trial(running_trial(configuration, space, allow))
     known = {trial.configuration.digest for trial in seen} | {c.digest for c in pending}
     blind = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
     dice = random.Random(seed)  # noqa: S311 - no secret
-    modelled = len(seen) > _FIRST
-    centres = _best(seen) if modelled else []
-    chosen = modelled and objectives == 1
-    wanted, blindly = (count * _POOL, _BLIND_POOL) if chosen else (count, _BLIND)
+    informed = len(seen) > FIRST
+    centres = _best(seen) if informed else []
+    chosen = informed and objectives == 1
+    wanted, blindly = (count * POOL, _BLIND_POOL) if chosen else (count, _BLIND)
 
     def draw() -> Configuration:
         kind = dice.random()
-        if centres and kind < _NEAR:
+        if centres and kind < NEAR:
             centre = dice.choice(centres)
-            return vary(blind.ask(), space, allow, centre, lambda: dice.random() < _CHANGED)
-        asked = blind if kind < _NEAR + blindly else study
+            return vary(blind.ask(), space, allow, centre, lambda: dice.random() < CHANGED)
+        asked = blind if kind < NEAR + blindly or not tpe else study
         return suggest(asked.ask(), space, allow, base)
 
     drawn: list[Configuration] = []
@@ -157,55 +139,43 @@ def _choose(
     """Return the best drawn configurations, each by one draw from the surrogate's posterior."""
     seen = _modelled(seen)
     known = [sum(trial.losses) if trial.losses and _keeps(trial) else np.nan for trial in seen]
-    # An infeasible trial counts as visibly worse than the worst feasible one.
-    values = np.nan_to_num(known, nan=float(np.nanmax(known, initial=0.0)) + _LOOK_SEES * noise)
     looks = np.array([trial.looks for trial in seen])
     variances = np.where(looks > 0, noise**2 / np.maximum(1, looks), _KNOWN_SD**2)
     measured = [trial.configuration for trial in seen]
-    # It needs SciPy's optimizers, whose import would delay every command's first word.
-    from tuner.stats.surrogate import fit
-
-    surrogate = fit(distances(space, allow, measured, measured), values, variances)
-    draws = surrogate.draws(
+    places = best_by_draws(
+        distances(space, allow, measured, measured),
+        with_infeasible(known, noise),
+        variances,
         distances(space, allow, drawn, measured),
         distances(space, allow, drawn, drawn),
-        count,
-        np.random.default_rng(seed),
+        count=count,
+        rng=np.random.default_rng(seed),
     )
-    places: list[int] = []
-    for draw in draws:
-        places.append(next(int(place) for place in np.argsort(draw) if place not in places))
     return [drawn[place] for place in places]
 
 
 def _modelled(seen: Sequence[MeasuredTrial]) -> Sequence[MeasuredTrial]:
     """Return the baseline with the best and the latest trials."""
-    if len(seen) <= _MOST_MODELLED:
-        return seen
-    latest = len(seen) - _MOST_MODELLED // 2
-    known = [trial for trial in seen[1:latest] if trial.losses and _keeps(trial)]
-    best = sorted(known, key=lambda trial: sum(trial.losses or ()))[: _MOST_MODELLED // 2]
-    return [seen[0], *best, *seen[latest:]]
-
-
-def as_optunas(
-    seen: Sequence[MeasuredTrial], space: Space, allow: Collection[str]
-) -> list[optuna.trial.FrozenTrial]:
-    """Return trials as frozen Optuna trials with their parameters."""
-    return [_frozen(trial, space, allow) for trial in seen]
+    figures = [
+        sum(trial.losses) if trial.losses and _keeps(trial) else np.nan for trial in seen[1:]
+    ]
+    return [seen[0], *(seen[1 + place] for place in modelled(figures))]
 
 
 def _best(seen: Sequence[MeasuredTrial]) -> list[Configuration]:
     """Return the best few within the limits, by the product of their ratios."""
     measured = [(sum(t.losses), t.configuration) for t in seen if t.losses and _keeps(t)]
-    return [found for _, found in sorted(measured, key=lambda entry: entry[0])[:_CENTRES]]
+    return [found for _, found in sorted(measured, key=lambda entry: entry[0])[:CENTRES]]
 
 
 def _keeps(trial: MeasuredTrial) -> bool:
     return all(excess <= 0 for excess in trial.excess.values())
 
 
-def _sampler(optuna: Any, seed: int) -> Any:
+def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    """Return Optuna's TPE for spaces with conditions and for batches."""
+    import optuna
+
     with warnings.catch_warnings():
         # Conditional spaces need grouping, which is experimental since 2.8.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -216,42 +186,3 @@ def _sampler(optuna: Any, seed: int) -> Any:
             n_startup_trials=_STARTUP,
             seed=seed,
         )
-
-
-def _frozen(trial: MeasuredTrial, space: Space, allow: Collection[str]) -> optuna.trial.FrozenTrial:
-    import optuna
-
-    params, distributions = _inside(trial.configuration, space, allow)
-    feasible = trial.losses is not None
-    states = optuna.trial.TrialState
-    return optuna.trial.create_trial(
-        state=states.COMPLETE if feasible else states.PRUNED,
-        values=trial.losses,
-        params=params,
-        distributions=distributions,
-        constraints={"feasible": -1.0 if feasible else 1.0, **trial.excess},
-    )
-
-
-def _running(
-    configuration: Configuration, space: Space, allow: Collection[str]
-) -> optuna.trial.FrozenTrial:
-    import optuna
-
-    params, distributions = _inside(configuration, space, allow)
-    return optuna.trial.create_trial(
-        state=optuna.trial.TrialState.RUNNING, params=params, distributions=distributions
-    )
-
-
-def _inside(
-    configuration: Configuration, space: Space, allow: Collection[str]
-) -> tuple[dict[str, Value], dict[str, BaseDistribution]]:
-    """Return the dimensions with a value in their domain; the sampler models no others."""
-    values, domains = dimensions_of(space, allow, configuration)
-    inside = {
-        name: domain
-        for name, domain in domains.items()
-        if domain._contains(domain.to_internal_repr(values[name]))  # noqa: SLF001 - no public way
-    }
-    return {name: values[name] for name in inside}, inside

@@ -31,6 +31,8 @@ _OWN_SD = 0.03
 """Standard deviation of own effects, ln units, within a factor of e^0.5."""
 _NOISE_LOG_SD = 0.5
 """Uncertainty of the noise's variance: standard deviation of its logarithm."""
+_GUESSED_NOISE_LOG_SD = 2.0
+"""The same if the noise is a guess."""
 _ITERATIONS = 40
 
 
@@ -75,13 +77,20 @@ class Surrogate:
         return np.asarray(mean + rng.standard_normal((count, len(mean))) @ root.T)
 
 
-def fit(distances: FloatArray, values: npt.ArrayLike, variances: npt.ArrayLike) -> Surrogate:
+def fit(
+    distances: FloatArray,
+    values: npt.ArrayLike,
+    variances: npt.ArrayLike,
+    *,
+    guessed: bool = False,
+) -> Surrogate:
     """Fit the model to measured figures.
 
     Args:
         distances: of the configurations to each other, by parameter, 0 to 1, shape (n, n, p).
         values: their figures, ln units, shape (n,).
         variances: of the noise of each figure, shape (n,).
+        guessed: whether the variances are a guess, which the figures may correct by a lot.
 
     Raises:
         ValueError: the shapes do not match, or there are no figures.
@@ -99,7 +108,8 @@ def fit(distances: FloatArray, values: npt.ArrayLike, variances: npt.ArrayLike) 
     start = np.array(
         [*[_WEIGHT[0]] * parameters, 2 * math.log(max(1e-3, y.std())), 2 * math.log(_OWN_SD), 0.0]
     )
-    widths = np.array([*[_WEIGHT[1]] * parameters, 1.0, 1.0, _NOISE_LOG_SD])
+    noise_log_sd = _GUESSED_NOISE_LOG_SD if guessed else _NOISE_LOG_SD
+    widths = np.array([*[_WEIGHT[1]] * parameters, 1.0, 1.0, noise_log_sd])
 
     def covariance(logs: FloatArray) -> tuple[FloatArray, FloatArray]:
         weights, (spread, own, factor) = np.exp(logs[:parameters]), np.exp(logs[parameters:])

@@ -1,0 +1,3 @@
+from tuner.search.sampler import Recommendation, TunerSampler
+
+__all__ = ["Recommendation", "TunerSampler"]
