@@ -54,6 +54,7 @@ ROOMS = (
     "outputs",
     "export",
     "app",
+    "api",
     "cli",
     "__main__",
 )

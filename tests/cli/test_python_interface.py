@@ -1,0 +1,152 @@
+"""The Python interface: a study as data, its frames, and the names of ``tuner``."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tuner as package
+from tests.cli.conftest import STUDY, Tuner
+from tuner.errors import DefinitionError
+from tuner.report import tidy
+from tuner.store.store import Store, sqlite_url
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def study(finished: Tuner) -> package.Study:
+    """The study ``mine`` of this folder."""
+    assert callable(finished)
+    return package.load("mine")
+
+
+def test_a_study_has_its_verdict(study: package.Study) -> None:
+    """Kind, ratio and interval are those of the report."""
+    verdict = study.verdict
+    assert verdict is not None
+    assert verdict.kind == "better"
+    assert verdict.low < verdict.ratio < verdict.high < 1.0
+    assert verdict.sentence in study.sentence
+    assert repr(study) == f"<Study mine: {study.sentence}>"
+    assert study.status == "confirmed"
+    assert study.definition["name"] == study.name == "mine"
+
+
+def test_a_study_has_its_configurations(study: package.Study) -> None:
+    """Text and values; the recommended one is the tuned one if it is better."""
+    assert study.baseline is not None
+    assert study.tuned is not None
+    assert study.recommended == study.tuned != study.baseline
+    assert study.tuned.file_name == "nginx.conf"
+    assert "sendfile on;" in study.tuned.text
+    assert study.tuned.values["sendfile"] is True
+
+
+def test_frames_have_the_rows_of_the_tidy_tables(study: package.Study) -> None:
+    """With their names, meanings and values."""
+    record = Store.open(sqlite_url(STUDY), "mine", writing=False).record()
+    table = tidy.windows(record)
+    assert study.windows.columns == table.names
+    assert [tuple(row.values()) for row in study.windows] == list(table.rows)
+    assert len(study.trials) == len(record.trials)
+    assert "percentile" in study.windows.meanings["p99_us"]
+    assert len(study.blocks) > len(record.blocks)
+
+
+def test_frames_become_data_frames(study: package.Study) -> None:
+    """Of pandas and Polars, typed, with missing values where the record has none."""
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    for frame in (study.windows, study.blocks, study.trials):
+        pandas, polars = frame.to_pandas(), frame.to_polars()
+        assert pandas.shape == polars.shape == (len(frame), len(frame.columns))
+        assert tuple(pandas.columns) == tuple(polars.columns) == frame.columns
+    assert str(study.windows.to_pandas()["p99_us"].dtype) == "Float64"
+    assert str(study.windows.to_polars()["round"].dtype) == "Int64"
+
+
+def test_a_missing_library_is_named(study: package.Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that installs it."""
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(DefinitionError, match=rf"pip install 'servertune\[{name}\]'"):
+            getattr(study.trials, f"to_{name}")()
+
+
+def test_an_exported_record_is_a_study() -> None:
+    """By its path, without a folder of studies."""
+    path = next((ROOT / "studies" / "results").rglob("*.json.gz"))
+    assert package.load(path).name
+
+
+def test_errors_are_raised_and_nothing_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A study that is not here, and a record that is none."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(package.TunerError, match="no study called 'mine'"):
+        package.load("mine")
+    (tmp_path / "record.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(package.TunerError):
+        package.load("record.json")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_examples_of_the_page(study: package.Study, capfd: pytest.CaptureFixture[str]) -> None:
+    """They run as printed, in their order."""
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, object] = {}
+    for example in examples:
+        exec(example, scope)  # noqa: S102 - the page's own code
+    assert scope["changed"]
+    out = capfd.readouterr().out
+    assert study.sentence in out
+    assert "sendfile on;" in out
+
+
+def test_every_public_name_is_there() -> None:
+    """``tuner.__all__`` lists them, and the page names them."""
+    page = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("python", "sampler"))
+    for name in package.__all__:
+        home = importlib.import_module(package._HOMES[name])
+        assert getattr(package, name) is getattr(home, name)
+        assert name in page
+    assert set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        _ = package.no_such_name
+
+
+def test_load_stays_a_function_next_to_the_subpackage_of_its_name() -> None:
+    """Python sets a loaded subpackage as an attribute, which must not hide the function."""
+    program = (
+        "import tuner.load.generator, tuner\n"
+        "from tuner.load.native import NativeGenerator\n"
+        "from tuner import load\n"
+        "print(tuner.load is load, load.__module__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "tuner.api.study_view"]
+
+
+def test_the_package_loads_no_library() -> None:
+    """``import tuner`` is fast; a name loads what it needs."""
+    program = (
+        "import sys, tuner\n"
+        "heavy = {'click', 'msgspec', 'numpy', 'optuna', 'pandas', 'polars', 'scipy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
