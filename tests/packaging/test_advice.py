@@ -79,7 +79,7 @@ def test_no_advice_installs_the_other_project() -> None:
 def test_every_extra_that_advice_names_exists() -> None:
     """An unknown extra installs nothing more, with a warning only."""
     named = [(place, found) for place, found in advice() if found.name == PROJECT["name"]]
-    assert {"README.md", "tuner/cli/dashboard.py", "tuner/store/storage.py"} <= dict(named).keys()
+    assert {"tuner/cli/dashboard.py", "tuner/store/storage.py"} <= dict(named).keys()
     unknown = {
         (place, extra)
         for place, found in named

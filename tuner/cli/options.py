@@ -277,7 +277,7 @@ _DOCUMENT = [
     click.option(
         "--arm",
         metavar="ARM",
-        help="Print the latencies of this arm with --format hgrm or hlog [the only one; all].",
+        help="Print one arm as an hgrm or hlog document [the only one; all].",
     ),
     click.option(
         "--out",
