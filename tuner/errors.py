@@ -37,6 +37,11 @@ def quoted(value: object) -> str:
     return f"{text[: _LONGEST_QUOTE - 1] + '…'!r} ({len(text):,} characters)"
 
 
+def summary(error: BaseException) -> str:
+    """Return the type and the message of an error of other people's code, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+
+
 class TunerError(Exception):
     """Base of all errors meant for the user: one message, no traceback."""
 

@@ -64,7 +64,7 @@ def the_run_of(program, word="run"):
 
 
 def belongs_to(pid, folder):
-    """Whether a process belongs to a folder.
+    """Return whether a process belongs to a folder.
 
     Its command line names a path in it (``nginx: master process … -p LAB/…``), or it works in it,
     which workers do even after their master was killed. The folder's own path may have spaces.

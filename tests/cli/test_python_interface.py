@@ -60,7 +60,7 @@ def test_frames_have_the_rows_of_the_tidy_tables(study: package.Study) -> None:
 
 
 def test_frames_become_data_frames(study: package.Study) -> None:
-    """Of pandas and Polars, typed, with missing values where the record has none."""
+    """Pandas and Polars receive typed columns, with missing values where the record has none."""
     pytest.importorskip("pandas")
     pytest.importorskip("polars")
     for frame in (study.windows, study.blocks, study.trials):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.goldens import check_golden
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import Record
 from tuner.testing.sample_record import sample_record
@@ -71,11 +71,6 @@ def golden() -> Callable[[str, str], None]:
     """Compare a document with the kept one of that name; ACCEPT_GOLDEN=1 writes it anew."""
 
     def check(name: str, text: str) -> None:
-        file = GOLDEN / name
-        if os.environ.get("ACCEPT_GOLDEN"):
-            file.write_text(text, encoding="utf-8")
-        assert text == file.read_text(encoding="utf-8"), (
-            f"{name} differs; look at it, then accept it with ACCEPT_GOLDEN=1"
-        )
+        check_golden(GOLDEN / name, text)
 
     return check

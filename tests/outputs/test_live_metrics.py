@@ -163,7 +163,7 @@ def test_a_record_that_cannot_be_read_does_not_end_the_study() -> None:
 
 
 def test_a_busy_port_is_an_error_of_one_line() -> None:
-    """It names the option and the port."""
+    """The error names the option and the port."""
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         with (

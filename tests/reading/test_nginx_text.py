@@ -140,7 +140,7 @@ def test_words_and_blocks_are_those_of_nginx(case: str) -> None:
 
 @pytest.mark.parametrize("case", LUA)
 def test_lua_between_braces_is_one_word(case: str) -> None:
-    """It ends at its own last brace, whatever its strings and comments hold."""
+    """The word ends at its own closing brace; braces in strings and comments do not count."""
     text, lua = LUA[case]
     first, after = parse(f"{text} a b;")
     assert (first.words[-1].kind, first.words[-1].text) == ("lua", lua)

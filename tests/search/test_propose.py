@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.search.spaces import BUILT_IN, SMALL, bind
+from tests.search.spaces import BUILT_IN, SMALL, loss_of, tiny_space
 from tuner.search.propose import _best, _modelled, propose
 from tuner.search.trials import MeasuredTrial
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 
 SPACES = pytest.mark.parametrize("space", [SMALL, *BUILT_IN], ids=lambda s: s.name)
-
-
-def loss_of(configuration: Configuration) -> float:
-    """Return a truth with one optimum: fast on and a large size."""
-    values = configuration.values
-    return -0.3 * bool(values["fast"]) - 0.1 * math.log(float(values["size"]) / 512)
 
 
 def run(space: Space, blocks: int, *, seed: int = 1, count: int = 5) -> list[MeasuredTrial]:
@@ -76,12 +69,7 @@ def test_the_same_record_and_seed_give_the_same_proposals() -> None:
 
 def test_an_exhausted_space_gives_what_is_left(tmp_path: Path) -> None:
     """A space of four configurations has three to propose, then none; it never waits for more."""
-    path = tmp_path / "tiny.yaml"
-    path.write_text(
-        "space: nginx/tiny\nserver: nginx\nparameters:\n"
-        "  a: {type: boolean, default: off}\n  b: {type: boolean, default: off}\n"
-    )
-    tiny = bind(str(path))
+    tiny = tiny_space(tmp_path)
     base = tiny.baseline("stock")
     found = propose(tiny, (), base, [MeasuredTrial(base, (0.0,))], count=10, seed=1)
     assert len(found) == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,15 @@ import optuna
 import pytest
 from optuna.samplers import RandomSampler
 
-from tests.search.spaces import SMALL, bind
+from tests.search.spaces import SMALL, bind, loss_of, tiny_space
 from tuner.definition.sampler_names import SAMPLERS
 from tuner.errors import DefinitionError, HostError
 from tuner.search.sampled import propose_by
 from tuner.search.samplers import SamplerChoice, choose_sampler
 from tuner.search.trials import MeasuredTrial
-from tuner.space.configuration import Configuration
 
 BASE = SMALL.baseline("stock")
 STATIC = bind("nginx/static")
-
-
-def loss_of(configuration: Configuration) -> float:
-    """Return a truth with one optimum: fast on and a large size."""
-    values = configuration.values
-    return -0.3 * bool(values["fast"]) - 0.1 * math.log(float(values["size"]) / 512)
 
 
 def searched(choice: SamplerChoice, blocks: int, seed: int = 1) -> list[MeasuredTrial]:
@@ -92,7 +84,7 @@ class Watching(RandomSampler):
 
 
 def test_a_sampler_with_state_sees_the_trials_one_after_another() -> None:
-    """It is asked for every trial, whose values are then those of the record."""
+    """The sampler proposes every trial of the record again, and each takes the record's values."""
     made = Watching(seed=1)
     seen = [MeasuredTrial(BASE, (0.0,)), MeasuredTrial(SMALL.baseline("hand"), None)]
     watching = SamplerChoice("watching", lambda _: made, replays=True)
@@ -103,12 +95,7 @@ def test_a_sampler_with_state_sees_the_trials_one_after_another() -> None:
 
 def test_an_exhausted_space_ends(tmp_path: Path) -> None:
     """Fewer configurations than asked for, and none when all are known."""
-    path = tmp_path / "tiny.yaml"
-    path.write_text(
-        "space: nginx/tiny\nserver: nginx\nparameters:\n"
-        "  a: {type: boolean, default: off}\n  b: {type: boolean, default: off}\n"
-    )
-    tiny = bind(str(path))
+    tiny = tiny_space(tmp_path)
     base = tiny.baseline("stock")
     found = propose_by(
         choice("tpe"), tiny, (), base, [MeasuredTrial(base, (0.0,))], count=9, seed=1, study_seed=1
@@ -150,7 +137,7 @@ def test_a_missing_library_is_named(name: str, extra: str, monkeypatch: pytest.M
 
 
 def test_a_class_of_the_folder_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gets the seed if it has such an argument."""
+    """The class receives the seed if it takes one."""
     (tmp_path / "my_samplers.py").write_text(
         "from optuna.samplers import RandomSampler\n\n\nclass Mine(RandomSampler):\n    pass\n"
     )

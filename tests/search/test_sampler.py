@@ -171,7 +171,7 @@ def test_nothing_is_recommended_without_a_value() -> None:
 
 
 def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    """It runs as printed, and what it recommends is near the best in truth."""
+    """The example runs as printed, and its recommendation is near the true optimum."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     page = (DOCS / "sampler.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -6,18 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tuner.api.frame import Frame
-from tuner.app.session import open_store
+from tuner.app.session import open_record
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.check import reading
-from tuner.record.file import read_record
 from tuner.report import tidy
 from tuner.space.configuration import Value
-
-if TYPE_CHECKING:
-    from tuner.record.model import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +161,6 @@ def load(name: str | Path, *, storage: str | None = None) -> Study:
         DefinitionError: there is none of this name.
         StoreError: the record cannot be read.
     """
-    record = _record(str(name), storage)
+    record = open_record(str(name), storage)
     with reading(f"the record of {record.name!r}"):
         return Study(evaluate(record))
-
-
-def _record(name: str, storage: str | None) -> Record:
-    if name.endswith((".json", ".json.gz")):
-        return read_record(Path(name))
-    return open_store(name, storage, writing=False).record()

@@ -28,7 +28,8 @@ from tuner.own.server import InPlaceServer
 from tuner.paths import temporaries_in
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
-from tuner.record.model import ConfigurationRecord, StudyHost
+from tuner.record.file import read_record
+from tuner.record.model import ConfigurationRecord, Record, StudyHost
 from tuner.render.render import export_placement
 from tuner.servers import backend as lab_backend
 from tuner.servers import native_backend
@@ -162,6 +163,27 @@ def open_store(name: str, storage: str | None, *, writing: bool = True) -> Store
         here = f"existing studies: {', '.join(known)}" if known else "it has no studies yet"
         raise DefinitionError(f"no study called {name!r} in {STUDIES}/; {here}", path="NAME")
     return Store.open(storage or sqlite_url(folder), name, writing=writing)
+
+
+def open_record(name: str, storage: str | None) -> Record:
+    """Return the record of a study, or of an exported file (``record.json.gz``).
+
+    Args:
+        name: name of the study, or path of the file.
+        storage: value of ``--storage``.
+
+    Raises:
+        DefinitionError: the folder has no such study.
+        StoreError: the record cannot be read.
+    """
+    if is_file_name(name):
+        return read_record(Path(name))
+    return open_store(name, storage, writing=False).record()
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a name means an exported record, not a study."""
+    return name.endswith((".json.gz", ".json"))
 
 
 def describe(found: Preflight, configuration: Configuration) -> ConfigurationRecord:

@@ -12,12 +12,11 @@ from tuner.app import results
 from tuner.app.document_file import write_document
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
-from tuner.app.session import STUDIES, open_store
+from tuner.app.session import STUDIES, is_file_name, open_record
 from tuner.cli import options
 from tuner.errors import DefinitionError
 from tuner.judge.results import evaluate
 from tuner.outputs.formats import DocumentFormat, document_choice
-from tuner.record.file import read_record
 from tuner.record.model import Record
 from tuner.report.columns import TableName
 from tuner.report.data import as_data, schema
@@ -121,15 +120,15 @@ def _records(names: Sequence[str], storage: str | None) -> list[tuple[Record, Pa
 
 def _open(name: str, storage: str | None) -> tuple[Record, Path]:
     """Return the record and the report's folder of a study or of an exported record."""
-    if name.endswith((".json.gz", ".json")):
+    record = open_record(name, storage)
+    if is_file_name(name):
         from tuner.export.run import safe
 
-        record = read_record(Path(name))
         # The file's folder may hold the report that was exported with it, and studies/ a study of
         # the same name.
         called = record.name.rpartition(".")[0] if record.contest else record.name
         return record, Path(f"report-{safe(called)}")
-    return open_store(name, storage, writing=False).record(), STUDIES / name
+    return record, STUDIES / name
 
 
 def _side_by_side(

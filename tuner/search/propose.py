@@ -32,7 +32,7 @@ from tuner.search.choice import (
     with_infeasible,
 )
 from tuner.search.dimensions import distances, suggest, vary
-from tuner.search.trials import MeasuredTrial, frozen_trial, running_trial
+from tuner.search.trials import MeasuredTrial, as_optunas, running_trial
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 
@@ -89,10 +89,8 @@ def propose(
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=tpe_sampler(seed), directions=["minimize"] * objectives)
-    for trial in seen:
-        study.add_trial(frozen_trial(trial, space, allow))
-    for configuration in pending:
-        study.add_trial(running_trial(configuration, space, allow))
+    study.add_trials(as_optunas(seen, space, allow))
+    study.add_trials([running_trial(each, space, allow) for each in pending])
     known = {trial.configuration.digest for trial in seen} | {c.digest for c in pending}
     blind = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
     dice = random.Random(seed)  # noqa: S311 - no secret

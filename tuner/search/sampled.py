@@ -15,10 +15,10 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution
 
-from tuner.errors import DefinitionError, HostError
+from tuner.errors import DefinitionError, HostError, summary
 from tuner.search.dimensions import suggest
 from tuner.search.samplers import SamplerChoice
-from tuner.search.trials import MeasuredTrial, frozen_trial, inside, running_trial
+from tuner.search.trials import MeasuredTrial, as_optunas, inside, running_trial
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 
@@ -90,14 +90,13 @@ def propose_by(
                 study = _replayed(inner, seen, space, allow, directions)
             else:
                 study = optuna.create_study(sampler=inner, directions=directions)
-                study.add_trials([frozen_trial(trial, space, allow) for trial in seen])
+                study.add_trials(as_optunas(seen, space, allow))
             study.add_trials([running_trial(each, space, allow) for each in pending])
             draw(study, _ATTEMPTS)
         except Exception as error:
-            words = " ".join(str(error).split())
             raise HostError(
-                f"the sampler {sampler.name} fails: {type(error).__name__}: {words}; choose another"
-                " one with --sampler"
+                f"the sampler {sampler.name} fails: {summary(error)}; choose another one with"
+                " --sampler"
             ) from error
     draw(blind, _RANDOM_ATTEMPTS)
     return drawn

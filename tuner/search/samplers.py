@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.definition.sampler_names import AUTO, is_code
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, summary
 from tuner.search.propose import tpe_sampler
 
 if TYPE_CHECKING:
@@ -122,9 +122,8 @@ def _imported(text: str) -> SamplerChoice:
         for part in class_name.split("."):
             found = getattr(found, part)
     except Exception as error:
-        words = " ".join(str(error).split()) or "no message"
         raise DefinitionError(
-            f"{text} cannot be imported: {type(error).__name__}: {words}", path=_OPTION
+            f"{text} cannot be imported: {summary(error)}", path=_OPTION
         ) from error
     finally:
         sys.path.remove(here)
@@ -141,10 +140,8 @@ def _imported(text: str) -> SamplerChoice:
     try:
         made(0)
     except Exception as error:
-        words = " ".join(str(error).split()) or "no message"
         raise DefinitionError(
-            f"{text} cannot be created without arguments other than seed:"
-            f" {type(error).__name__}: {words}",
+            f"{text} cannot be created without arguments other than seed: {summary(error)}",
             path=_OPTION,
         ) from error
     return SamplerChoice(text, made)
