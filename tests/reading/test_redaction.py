@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.reading.redaction import redact, redaction_summary
-from tuner.workload.workload import SITE_PATH, TARGET
+from tuner.workload.workload_keys import SITE_PATH, TARGET
 
 WORDS = st.text(string.ascii_lowercase, min_size=1, max_size=9)
 PATHS = st.lists(WORDS, max_size=4).map(lambda words: "/" + "/".join(words))

@@ -8,7 +8,8 @@ from pathlib import Path
 from tuner.app import own_server
 from tuner.app.resolve import Resolved
 from tuner.definition.published import carried_over
-from tuner.definition.study import PUBLISHED, StudyDefinition
+from tuner.definition.study import StudyDefinition
+from tuner.definition.study_keys import PUBLISHED
 from tuner.errors import DefinitionError, quoted
 from tuner.own.server import OwnServer
 from tuner.space.configuration import Configuration

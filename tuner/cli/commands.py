@@ -29,6 +29,7 @@ _COMMANDS = {
     "studies": "List the shipped studies and those in this folder.",
     "workload": "Make a workload from an access log; check or show one.",
     "space": "Show, check and explain the parameters of a space.",
+    "schema": "Print the JSON schema of a study or another file, for an editor.",
     "doctor": "Check this machine, or find mistakes in a configuration.",
     "worker": "Share a study with workers on other hosts.",
     "proxy": "Serve a storage to workers through gRPC.",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from tuner.definition.study import IN_PLACE
+from tuner.definition.study_keys import IN_PLACE
 from tuner.machine.facts import SERVER_NAMES
 from tuner.outputs.formats import DOCUMENT_FORMATS
 from tuner.report.columns import TableName

@@ -19,7 +19,8 @@ from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import BASE_STUDY, CPU_KEYS, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
+from tuner.definition.study_keys import CPU_KEYS
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import Original

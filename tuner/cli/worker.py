@@ -20,7 +20,8 @@ from tuner.app.session import STUDIES, create_store, open_bench
 from tuner.cli import options
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.sampler_names import named_code
-from tuner.definition.study import BASE_STUDY, CPU_KEYS, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
+from tuner.definition.study_keys import CPU_KEYS
 from tuner.errors import DefinitionError, StoreError
 from tuner.judge.results import evaluate
 from tuner.phases.study import run_study

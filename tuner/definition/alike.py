@@ -13,10 +13,23 @@ from dataclasses import dataclass
 from tuner.errors import DefinitionError
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.reading.shape import AnyText, Either, Entries, Keys
 from tuner.record.contenders import AlignedDefault
 from tuner.space.configuration import Configuration, Value
 from tuner.space.space import Space
 
+RULE = Keys(
+    {
+        "what": AnyText("Name of the difference, such as compression."),
+        "why": AnyText("Reason for the alignment."),
+        "servers": Entries(
+            Either((Entries(AnyText()), AnyText())),
+            "Values by parameter, or the reason why none is needed, by server.",
+            at_least=1,
+        ),
+    },
+    about="A difference of defaults that is aligned.",
+)
 _THINGS = "alike.yaml"
 _SERVERS = "*/_alike.yaml"
 
@@ -125,7 +138,7 @@ def _thing(node: Node, servers: Mapping[str, Mapping[str, Node]]) -> AlignmentRu
 
 
 def _rule(node: Node) -> AlignmentRule:
-    keys = node.mapping(required=("what", "why", "servers"))
+    keys = RULE.read(node)
     rule = _settled(keys["what"].text(), keys["why"], keys["servers"].entries())
     if not rule.values and not rule.words:
         raise DefinitionError(

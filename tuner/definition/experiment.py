@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.definition.alike import AlignmentRule, read_rules
+from tuner.definition.alike import RULE, AlignmentRule, read_rules
 from tuner.definition.published import load_published
+from tuner.definition.study_keys import OBJECTIVE
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
@@ -22,24 +23,62 @@ from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import EXCLUDE, STALLS, Stalls
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.reading.shape import (
+    AnyText,
+    Decimal,
+    Either,
+    Entries,
+    Keys,
+    ListOf,
+    OneWord,
+    OnOff,
+    TimeSpan,
+    Whole,
+)
 from tuner.record.contenders import Published
 from tuner.workload.workload import Workload, load_workload
 
-_KEYS = ("summary", "servers", "cases", "time")
-_MORE = (
-    "cores",
-    "limit",
-    "ladder",
-    "tune",
-    "tuned",
-    "alike",
-    "published",
-    "objective",
-    "spaces",
-    "stalls",
-    "note",
+_SERVER = OneWord(SERVER_NAMES)
+_RATE = Decimal(1, 1e7, "Published rate [a share of the weakest arm's capacity].")
+_CONNECTIONS = Whole(1, 100_000, "Published number of connections [the workload's].")
+_STREAMS = Whole(1, 1_000, "Requests at a time on a connection [the workload's].")
+_CASE = Keys(
+    {"workload": AnyText("Name, or path of a file.")},
+    {
+        "rate": _RATE,
+        "connections": _CONNECTIONS,
+        "streams": _STREAMS,
+        "servers": ListOf(_SERVER, "Servers of this case [all]."),
+    },
+    about="One of the measurements.",
 )
-_CASE = ("workload", "rate", "connections", "streams", "servers")
+_TIME = TimeSpan(30, 30 * 86_400, "Time for all cases.")
+_CORES = Whole(1, 1024, "CPUs of the published server [1].")
+_LADDER = OnOff("Measure latency at rising rates [off].")
+_STALLS = OneWord(STALLS, "Treatment of requests that stalls touch [exclude].")
+EXPERIMENT = Keys(
+    {
+        "summary": AnyText("One line for lists."),
+        "servers": ListOf(_SERVER, "Servers to compare."),
+        "cases": Entries(_CASE, "Measurements by name.", at_least=1),
+        "time": _TIME,
+    },
+    {
+        "cores": _CORES,
+        "limit": AnyText("Latency limit of the ladder [p99<10ms]."),
+        "ladder": _LADDER,
+        "tune": AnyText("Case for the search [the first]."),
+        "tuned": ListOf(_SERVER, "Servers to tune [all]."),
+        "alike": ListOf(RULE, "Differences of defaults to align in this experiment."),
+        "published": AnyText("Folder of the published figures [the file's name]."),
+        "objective": Either(OBJECTIVE.shapes, "Figure of the search and the claims [p99]."),
+        "spaces": Entries(AnyText(), "Spaces by server [by the workload]."),
+        "stalls": _STALLS,
+        "note": AnyText("Remark for readers of the file."),
+    },
+    about="An experiment of tuner: a published benchmark in a form that can be repeated.",
+)
+"""An experiment's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +143,8 @@ def load_experiment(name_or_path: str) -> Experiment:
         DefinitionError: the experiment does not exist, or its file is wrong.
     """
     path = _find(name_or_path)
-    keys = read_yaml(path).mapping(required=_KEYS, optional=_MORE)
-    servers = tuple(node.one_of(SERVER_NAMES) for node in keys["servers"].sequence())
+    keys = EXPERIMENT.read(read_yaml(path))
+    servers = tuple(map(_SERVER.read, keys["servers"].sequence()))
     cases = tuple(
         _case(name, node, path.parent, servers) for name, node in keys["cases"].entries().items()
     )
@@ -128,12 +167,12 @@ def load_experiment(name_or_path: str) -> Experiment:
         ),
         objective=_objective(keys.get("objective")),
         limit=_limit(keys.get("limit")),
-        ladder=keys["ladder"].boolean() if "ladder" in keys else False,
-        time_s=keys["time"].duration_s(30, 30 * 86_400),
-        cores=keys["cores"].integer(1, 1024) if "cores" in keys else 1,
+        ladder=_LADDER.read(keys["ladder"]) if "ladder" in keys else False,
+        time_s=_TIME.read(keys["time"]),
+        cores=_CORES.read(keys["cores"]) if "cores" in keys else 1,
         alike=read_rules(keys["alike"]) if "alike" in keys else (),
         published=load_published(keys["published"].text() if "published" in keys else path.stem),
-        stalls=keys["stalls"].one_of(STALLS) if "stalls" in keys else EXCLUDE,
+        stalls=_STALLS.read(keys["stalls"]) if "stalls" in keys else EXCLUDE,
     )
 
 
@@ -180,7 +219,7 @@ def _find(name_or_path: str) -> Path:
 
 
 def _case(name: str, node: Node, folder: Path, servers: tuple[str, ...]) -> Case:
-    keys = node.mapping(required=("workload",), optional=_CASE[1:])
+    keys = _CASE.read(node)
     workload = keys["workload"].text()
     if workload.endswith((".yaml", ".yml")):
         workload = str(folder / workload)
@@ -188,9 +227,9 @@ def _case(name: str, node: Node, folder: Path, servers: tuple[str, ...]) -> Case
     return Case(
         name=name,
         workload=workload,
-        rate_per_s=keys["rate"].real(1, 1e7) if "rate" in keys else None,
-        connections=keys["connections"].integer(1, 100_000) if "connections" in keys else None,
-        streams=keys["streams"].integer(1, 1_000) if "streams" in keys else None,
+        rate_per_s=_RATE.read(keys["rate"]) if "rate" in keys else None,
+        connections=_CONNECTIONS.read(keys["connections"]) if "connections" in keys else None,
+        streams=_STREAMS.read(keys["streams"]) if "streams" in keys else None,
         servers=tuple(found.one_of(servers) for found in own) or servers,
     )
 

@@ -8,11 +8,22 @@ from pathlib import Path
 from tuner.errors import DefinitionError
 from tuner.paths import data_dir
 from tuner.reading.located import Node, read_yaml
+from tuner.reading.shape import AnyText, Keys, ListOf
 from tuner.record.contenders import STOCK, Published, PublishedRow
 from tuner.space.configuration import Configuration, Value
-from tuner.space.space import BASELINES, Space
+from tuner.space.configuration_keys import BASELINE, CONFIGURATION
+from tuner.space.space import Space
 
 _ROW = ("case", "server", "arm")
+PUBLISHED_CONFIGURATION = Keys(
+    CONFIGURATION.required,
+    {
+        **CONFIGURATION.optional,
+        "not_carried": ListOf(AnyText(), "Settings without a parameter, with the reason."),
+    },
+    about="A published configuration in the parameters of a space of tuner.",
+)
+"""A published configuration's file."""
 
 
 def load_published(name: str) -> Published:
@@ -73,13 +84,12 @@ def carried_over(path: Path, space: Space) -> tuple[Configuration, tuple[str, ..
     Raises:
         DefinitionError: the file is missing or wrong, or a value is not allowed.
     """
-    optional = ("server", "baseline", "values", "not_carried")
-    keys = read_yaml(path).mapping(required=("space",), optional=optional)
+    keys = PUBLISHED_CONFIGURATION.read(read_yaml(path))
     if "server" in keys:
         keys["server"].one_of((space.server,))
     if keys["space"].text() != space.name:
         raise keys["space"].error(f"{keys['space'].text()!r} is not {space.name}, the study's")
-    base = keys["baseline"].one_of(BASELINES) if "baseline" in keys else STOCK
+    base = BASELINE.read(keys["baseline"]) if "baseline" in keys else STOCK
     known = {parameter.name for parameter in space.parameters}
     reasons = dict(space.left_out)
     values: dict[str, Value] = {}

@@ -6,27 +6,27 @@ same code reads both, so both have the same error messages.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
+from tuner.definition import study_keys as shapes
 from tuner.definition.sampler_names import AUTO, read_sampler
 from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals, parse_goals
-from tuner.machine.facts import DEFAULT_SERVER, SERVER_NAMES
+from tuner.machine.facts import DEFAULT_SERVER
 from tuner.machine.placement import BY_RULES, WantedCpus
 from tuner.machine.topology import cpu_ranges, parse_cpus
-from tuner.measurement.instrument import LOADS, Load
-from tuner.measurement.stalls import EXCLUDE, STALLS, Stalls
+from tuner.measurement.instrument import Load
+from tuner.measurement.stalls import EXCLUDE, Stalls
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
 from tuner.space.parameter import BASELINES, OWN
 from tuner.space.space import spaces
-from tuner.stats.margin import DEFAULT_MARGIN, LEAST_MARGIN, MOST_MARGIN, Margin
+from tuner.stats.margin import DEFAULT_MARGIN, Margin
 from tuner.workload.workload import load_workload
 
 DEFAULT_STUDY = "quickstart"
@@ -34,34 +34,11 @@ DEFAULT_STUDY = "quickstart"
 BASE_STUDY = "static"
 """Defaults of the other commands, and of keys that a record leaves out: its meaning stays when
 ``DEFAULT_STUDY`` changes."""
-MOST_FINALISTS = 8
-"""Limit for finalists; with more, their tests would need more blocks than the search saves."""
 MOST_BASELINES = 4
 """Limit for baselines; each adds an arm to every block of the confirmation."""
-PUBLISHED = "published"
-KERNEL_LAYER = "kernel"
-IN_PLACE = "restarts-my-service"
-"""Consent that a study in place needs, as the value of its option."""
 FORMER_SEED = 1
 """Seed of runs that an older version began without one."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
-
-CPU_KEYS = ("generator_cpus", "server_cpus", "backend_cpus")
-"""Keys with numbers of CPUs, which belong to one host."""
-Ablate = Literal["auto", "off"]
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KEYS = (
-    *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
-    *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
-    "margin",
-    *("slo", "constraint", "choose", "sequential", "finalists", "ablate", "only"),
-    *("load", "stalls", "published", "force", "layer", "inventory"),
-    "sampler",
-    *CPU_KEYS,
-    *("config", "server_name", "location", "root", "prefix", "env_file"),
-    *("keep_upstreams", "in_place"),
-)
-
 
 _OWN_TEXTS = ("server_name", "location", "root", "env_file")
 """Keys with one text that concern a configuration of the user's own."""
@@ -144,7 +121,7 @@ class StudyDefinition:
     """Smallest difference worth having, as a share; no smaller one is claimed."""
     cpus: WantedCpus = BY_RULES
     """CPUs that the user names for generator, server and backend."""
-    ablate: Ablate = "auto"
+    ablate: shapes.Ablate = "auto"
     """``auto`` to ablate a winner in what is left of the time; ``off`` to leave it out."""
     only: tuple[str, ...] = ()
     """Parameters to search, with those that they need; empty for all."""
@@ -221,7 +198,7 @@ def list_studies() -> tuple[StudySummary, ...]:
     """Return the built-in studies, by name."""
     summaries = []
     for path in sorted(data_dir("studies").glob("*.yaml")):
-        keys = read_yaml(path).mapping(optional=_KEYS)
+        keys = shapes.STUDY.read(read_yaml(path))
         summary = keys["summary"].text() if "summary" in keys else ""
         summaries.append(StudySummary(path.stem, path, summary))
     return tuple(summaries)
@@ -252,7 +229,7 @@ def load_study(
         DefinitionError: the definition is wrong, with the file's line or the option.
     """
     file = _find(str(path))
-    keys = read_yaml(file).mapping(optional=_KEYS)
+    keys = shapes.STUDY.read(read_yaml(file))
     for key in ("space", "workload", "baseline", "published", "layer", "inventory"):
         if key in keys:
             keys[key] = _next_to(keys[key], file.parent)
@@ -264,9 +241,10 @@ def load_study(
         keys["prefix"] = replace(keys["prefix"], content=copies)
     given = set()
     for key, value in (overrides or {}).items():
-        if key not in _KEYS:
+        if key not in shapes.STUDY.optional:
+            known = shapes.STUDY.optional
             raise DefinitionError(
-                f"unknown option{did_you_mean(key, _KEYS)}; allowed: {', '.join(_KEYS)}",
+                f"unknown option{did_you_mean(key, known)}; allowed: {', '.join(known)}",
                 path=f"--{key}",
             )
         if value is not None and value not in ((), []):
@@ -315,7 +293,7 @@ def _next_to(node: Node, folder: Path) -> Node:
 def _definition(
     keys: Mapping[str, Node], file: Path, seed: int, given: Collection[str]
 ) -> StudyDefinition:
-    server = keys["server"].one_of(SERVER_NAMES) if "server" in keys else DEFAULT_SERVER
+    server = shapes.SERVER.read(keys["server"]) if "server" in keys else DEFAULT_SERVER
     workload = keys["workload"].text() if "workload" in keys else "static"
     goals = _goals(keys)
     published = _published(keys["published"]) if "published" in keys else ""
@@ -331,19 +309,19 @@ def _definition(
         workload=workload,
         objective=tuple(o.name for o in goals.objectives),
         baseline=baselines[0],
-        trials=keys["trials"].integer(1, 1_000_000) if "trials" in keys else None,
-        time_s=keys["time"].duration_s(1, 30 * 86_400) if "time" in keys else 600.0,
-        rate_per_s=keys["rate"].real(1, 1e7) if "rate" in keys else None,
-        connections=keys["connections"].integer(1, 100_000) if "connections" in keys else None,
+        trials=shapes.TRIALS.read(keys["trials"]) if "trials" in keys else None,
+        time_s=shapes.TIME.read(keys["time"]) if "time" in keys else 600.0,
+        rate_per_s=shapes.RATE.read(keys["rate"]) if "rate" in keys else None,
+        connections=shapes.CONNECTIONS.read(keys["connections"]) if "connections" in keys else None,
         allow=_names(keys["allow"]) if "allow" in keys else (),
-        seed=keys["seed"].integer(0, 2**32 - 1) if "seed" in keys else seed,
+        seed=shapes.SEED.read(keys["seed"]) if "seed" in keys else seed,
         storage=keys["storage"].text() if "storage" in keys else None,
         effect=_effect(keys, margin),
         slo=goals.seek.text if goals.seek else "",
         constraint=tuple(limit.text for limit in goals.constraints),
         choose=goals.choice.text,
-        load=keys["load"].one_of(LOADS) if "load" in keys else "native",
-        stalls=keys["stalls"].one_of(STALLS) if "stalls" in keys else EXCLUDE,
+        load=shapes.LOAD.read(keys["load"]) if "load" in keys else "native",
+        stalls=shapes.STALLS_KEPT.read(keys["stalls"]) if "stalls" in keys else EXCLUDE,
         sequential=_sequential(keys["sequential"], goals) if "sequential" in keys else False,
         finalists=_finalists(keys["finalists"], goals) if "finalists" in keys else 1,
         others=baselines[1:],
@@ -354,8 +332,8 @@ def _definition(
         **_own(keys),
         inventory=keys["inventory"].text() if "inventory" in keys else None,
         margin=margin.share,
-        cpus=WantedCpus(*(_cpus(keys[key]) if key in keys else () for key in CPU_KEYS)),
-        ablate=keys["ablate"].one_of(get_args(Ablate)) if "ablate" in keys else "auto",
+        cpus=WantedCpus(*(_cpus(keys[key]) if key in keys else () for key in shapes.CPU_KEYS)),
+        ablate=shapes.ABLATE.read(keys["ablate"]) if "ablate" in keys else "auto",
         only=_names(keys["only"]) if "only" in keys else (),
         sampler=_sampler(keys["sampler"], goals, given) if "sampler" in keys else AUTO,
     )
@@ -374,14 +352,14 @@ def _cpus(node: Node) -> tuple[int, ...]:
 
 
 def _margin(keys: Mapping[str, Node]) -> float:
-    return keys["margin"].share(LEAST_MARGIN, MOST_MARGIN) if "margin" in keys else DEFAULT_MARGIN
+    return shapes.MARGIN.read(keys["margin"]) if "margin" in keys else DEFAULT_MARGIN
 
 
 def _effect(keys: Mapping[str, Node], margin: Margin) -> float:
     """Return the effect to plan for, which is never one that the margin hides."""
     if "effect" not in keys:
         return margin.wanted()
-    return margin.wanted(keys["effect"].real(0.001, 1))
+    return margin.wanted(shapes.EFFECT.read(keys["effect"]))
 
 
 def _goals(keys: Mapping[str, Node]) -> Goals:
@@ -424,7 +402,7 @@ def _sequential(node: Node, goals: Goals) -> bool:
 
 
 def _finalists(node: Node, goals: Goals) -> int:
-    count = node.integer(1, MOST_FINALISTS)
+    count = shapes.FINALISTS.read(node)
     if count > 1 and goals.second:
         raise node.error(
             "with two objectives only one point of the front is confirmed; leave out finalists"
@@ -440,7 +418,7 @@ def _items(node: Node) -> Sequence[Node]:
 def _name(node: Node | None, file: Path) -> str:
     name = file.stem if node is None else node.text()
     where = node or Node(str(file), None, "name", name)
-    if not _NAME.fullmatch(name):
+    if not shapes.NAME.fullmatch(name):
         raise where.error(
             f"{quoted(name)} is not a name; allowed: up to 64 letters, digits, '.', '_' and '-', "
             "beginning with a letter or a digit"
@@ -476,11 +454,11 @@ def _baselines(node: Node, known: Sequence[str], published: str) -> tuple[str, .
 
 def _baseline(node: Node, known: Sequence[str], published: str) -> str:
     text = node.text()
-    if text == PUBLISHED and not published:
+    if text == shapes.PUBLISHED and not published:
         raise node.error(
             "this study names no published configuration; write its file under 'published'"
         )
-    return text if _is_file(text) else node.one_of((*known, PUBLISHED, "FILE.yaml"))
+    return text if _is_file(text) else node.one_of((*known, shapes.PUBLISHED, "FILE.yaml"))
 
 
 def _is_own(keys: Mapping[str, Node]) -> bool:
@@ -516,12 +494,12 @@ def _copy(node: Node) -> str:
 
 def _in_place(keys: Mapping[str, Node]) -> str:
     node = keys["in_place"]
-    if node.text() != IN_PLACE:
+    if node.text() != shapes.IN_PLACE:
         raise node.error(
             "the target's own service would be stopped and started with an experimental"
             " configuration for every window, while its users are served; it gets its own files"
             " and state back at the end, or by itself after a time limit (docs/fleet.md). If that"
-            f" is what you want, write: --in-place {IN_PLACE}"
+            f" is what you want, write: --in-place {shapes.IN_PLACE}"
         )
     if "config" in keys and not keys["config"].text().startswith("/"):
         raise keys["config"].error("in place this is a file of the target; write its absolute path")
@@ -539,7 +517,7 @@ def _in_place(keys: Mapping[str, Node]) -> str:
 
 def _layer(node: Node) -> str:
     text = node.text()
-    return text if _is_file(text) else node.one_of((KERNEL_LAYER, "FILE.yaml"))
+    return text if _is_file(text) else node.one_of((shapes.KERNEL_LAYER, "FILE.yaml"))
 
 
 def _published(node: Node) -> str:

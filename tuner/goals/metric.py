@@ -18,7 +18,7 @@ from tuner.stats.paired import pseudomedians
 OTHERS = ("throughput", "cpu", "memory", "errors")
 ALLOWED = f"a percentile such as p50, p99 or p99.9, or {', '.join(OTHERS[:-1])} or {OTHERS[-1]}"
 
-_PERCENTILE = re.compile(r"p([0-9]{1,2}(?:\.[0-9]{1,3})?)")
+PERCENTILE = re.compile(r"p([0-9]{1,2}(?:\.[0-9]{1,3})?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Metric:
 
 def quantile_of(name: str) -> float | None:
     """Return 0.995 for ``p99.5``; None for other names."""
-    match = _PERCENTILE.fullmatch(name)
+    match = PERCENTILE.fullmatch(name)
     share = float(match[1]) / 100 if match else 0.0
     return share if share > 0 else None
 

@@ -28,10 +28,10 @@ _Word = TypeVar("_Word", bound=str)
 _DEEPEST = 32
 _NULL = ("", "~", "null", "Null", "NULL")
 SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
-_INTEGER = re.compile(r"[-+]?[0-9]+(_[0-9]+)*")
-_REAL = re.compile(r"[-+]?([0-9]+(_[0-9]+)*)?\.?[0-9]*([eE][-+]?[0-9]+)?")
-_SIZE = re.compile(r"([0-9]+)\s*([kmgKMG]?)")
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|)")
+INTEGER = re.compile(r"[-+]?[0-9]+(_[0-9]+)*")
+REAL = re.compile(r"[-+]?([0-9]+(_[0-9]+)*\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+SIZE = re.compile(r"([0-9]+)\s*([kmgKMG]?)")
+DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|)")
 _SIZE_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _DURATION_UNIT = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -44,14 +44,14 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 def parse_integer(text: str) -> int:
     """Parse ``1000`` or ``1_000``; raise ValueError for anything else."""
-    if not _INTEGER.fullmatch(text):
+    if not INTEGER.fullmatch(text):
         raise ValueError(f"expected an integer, found {quoted(text)}")
     return int(text)
 
 
 def parse_real(text: str) -> float:
     """Parse a finite decimal number; raise ValueError for anything else."""
-    if not any(char.isdigit() for char in text) or not _REAL.fullmatch(text):
+    if not REAL.fullmatch(text):
         raise ValueError(f"expected a number, found {quoted(text)}")
     value = float(text)
     if not math.isfinite(value):
@@ -70,7 +70,7 @@ def parse_share(text: str) -> float:
 
 def parse_size(text: str) -> int:
     """Parse a size in bytes; ``k``, ``m``, ``g`` are powers of 1024. Raise ValueError if wrong."""
-    match = _SIZE.fullmatch(text)
+    match = SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a size such as 512, 64k or 2m, found {quoted(text)}")
     return int(match[1]) * _SIZE_UNIT[match[2].lower()]
@@ -86,7 +86,7 @@ def format_size(size_bytes: int) -> str:
 
 def parse_duration_s(text: str) -> float:
     """Parse a duration (``ms``, ``s``, ``m``, ``h``) into seconds; raise ValueError if wrong."""
-    match = _DURATION.fullmatch(text)
+    match = DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a duration such as 90s or 10m, found {quoted(text)}")
     return float(match[1]) * _DURATION_UNIT[match[2]]

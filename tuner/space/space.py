@@ -13,6 +13,7 @@ from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
 from tuner.reading.printable import comment_line
 from tuner.space.configuration import Configuration, Value
+from tuner.space.configuration_keys import BASELINE, CONFIGURATION
 from tuner.space.facts import SpaceFacts
 from tuner.space.file import Order, bind
 from tuner.space.never import text_refusal
@@ -205,14 +206,14 @@ class Space:
                 effect is an error here, because its author expected an effect.
         """
         root = read_yaml(Path(path))
-        keys = root.mapping(required=("space",), optional=("server", "baseline", "values"))
+        keys = CONFIGURATION.read(root)
         if "server" in keys:
             keys["server"].one_of((self.server,))
         if keys["space"].text() != self.name:
             raise keys["space"].error(
                 f"{quoted(keys['space'].text())} is not {self.name}, the study's"
             )
-        base = keys["baseline"].one_of(BASELINES) if "baseline" in keys else "stock"
+        base = BASELINE.read(keys["baseline"]) if "baseline" in keys else "stock"
         nodes = keys["values"].entries() if "values" in keys else {}
         given = {name: self._read(name, node) for name, node in nodes.items()}
         try:

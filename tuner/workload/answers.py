@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tuner.reading.located import Node
+from tuner.reading.shape import ByteSize, Keys, ListOf, TimeSpan, Whole
 from tuner.workload.site import SiteFile, content
 
 ANSWER_HEADER = "Tuner-Answer"
@@ -15,6 +16,18 @@ LARGEST_ANSWER = 256 << 10
 REDIRECTS = (301, 302, 303, 307, 308)
 _EMPTY = (204, 304)
 _LONGEST_S = 60.0
+
+_STATUS = Whole(200, 599, "Status of the answer [200].")
+_SIZE = ByteSize(0, LARGEST_ANSWER, "Bytes of its body [1k].")
+_TIME = TimeSpan(0, _LONGEST_S)
+ANSWER = Keys(
+    optional={
+        "status": _STATUS,
+        "size": _SIZE,
+        "times": ListOf(_TIME, "Times until the answer, each for an equal share of the requests."),
+    },
+    about="Answer of a backend that serves answers.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +59,10 @@ def read_answer(node: Node) -> Answer:
     Raises:
         DefinitionError: at the line of the workload.
     """
-    keys = node.mapping(optional=("status", "size", "times"))
+    keys = ANSWER.read(node)
     times = keys["times"].sequence() if "times" in keys else ()
     return Answer(
-        keys["status"].integer(200, 599) if "status" in keys else 200,
-        keys["size"].size(0, LARGEST_ANSWER) if "size" in keys else 1_024,
-        tuple(time.duration_s(0, _LONGEST_S) for time in times),
+        _STATUS.read(keys["status"]) if "status" in keys else 200,
+        _SIZE.read(keys["size"]) if "size" in keys else 1_024,
+        tuple(map(_TIME.read, times)),
     )

@@ -18,10 +18,26 @@ from numpy.typing import NDArray
 from tuner.errors import DefinitionError
 from tuner.reading.inputs import INSTANTS_BYTES, open_input
 from tuner.reading.located import Node
+from tuner.reading.shape import AnyText, Decimal, Either, Keys, ListOf, OneWord, TimeSpan
 
 _LONGEST_LINE = 1 << 16
 Process = Literal["poisson", "constant"]
 PROCESSES: tuple[Process, ...] = get_args(Process)
+
+_PROCESS = OneWord(PROCESSES)
+_LASTS = TimeSpan(1e-6, 1e6, "Length of the piece, relative to the others'.")
+_RATE = Decimal(0, 1e9, "Rate at its beginning, relative to the others'.")
+_PIECE = Keys(
+    {"for": _LASTS, "rate": _RATE},
+    {"to": Decimal(_RATE.low, _RATE.high, "Rate at its end [the same].")},
+)
+_PATTERN = Keys(
+    optional={
+        "instants": AnyText("File of instants in seconds, one per line."),
+        "rates": ListOf(_PIECE, "Pieces of every window."),
+    }
+)
+ARRIVAL = Either((_PROCESS, _PATTERN), "Spread of the requests; the study sets their rate.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +117,8 @@ def read_arrival(node: Node, folder: Path) -> Arrival:
         DefinitionError: at the line of the workload, or of the file of instants.
     """
     if isinstance(node.content, str):
-        return node.one_of(PROCESSES)
-    keys = node.mapping(optional=("instants", "rates"))
+        return _PROCESS.read(node)
+    keys = _PATTERN.read(node)
     if len(keys) != 1:
         raise node.error("allowed: poisson, constant, {instants: FILE} or {rates: [...]}")
     if "rates" in keys:
@@ -114,10 +130,10 @@ def read_arrival(node: Node, folder: Path) -> Arrival:
 def _profile(node: Node) -> Profile:
     steps = []
     for item in node.sequence():
-        keys = item.mapping(required=("for", "rate"), optional=("to",))
-        start = keys["rate"].real(0, 1e9)
-        end = keys["to"].real(0, 1e9) if "to" in keys else start
-        steps.append(Step(keys["for"].duration_s(1e-6, 1e6), start, end))
+        keys = _PIECE.read(item)
+        start = _RATE.read(keys["rate"])
+        end = _RATE.read(keys["to"]) if "to" in keys else start
+        steps.append(Step(_LASTS.read(keys["for"]), start, end))
     if not any(step.start + step.end > 0 for step in steps):
         raise node.error("at least one rate above 0 is needed")
     return Profile(tuple(steps))

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from tuner.reading.inputs import BODY_BYTES
 from tuner.reading.located import Node
+from tuner.reading.shape import ByteSize, Keys, OneWord
 
 BodyKind = Literal["json", "form", "multipart", "text"]
 BODY_KINDS: tuple[BodyKind, ...] = get_args(BodyKind)
@@ -98,12 +99,17 @@ def _text(seed: int) -> Iterator[str]:
 _FRAMES = {"json": ("{", "}", _json), "form": ("", "", _form), "text": ("", "", _text)}
 
 
+_LIKE = OneWord(BODY_KINDS)
+_SIZE = ByteSize(0, BODY_BYTES)
+BODY = Keys({"like": _LIKE, "size": _SIZE}, about="Invented content of an exact length.")
+
+
 def read_body(node: Node) -> tuple[bytes, str]:
     """Return the body of ``{like: json, size: 800}``, and its media type.
 
     Raises:
         DefinitionError: at the line of the workload.
     """
-    keys = node.mapping(required=("like", "size"))
-    kind = keys["like"].one_of(BODY_KINDS)
-    return make_body(kind, keys["size"].size(0, BODY_BYTES)), MEDIA_TYPES[kind]
+    keys = BODY.read(node)
+    kind = _LIKE.read(keys["like"])
+    return make_body(kind, _SIZE.read(keys["size"])), MEDIA_TYPES[kind]

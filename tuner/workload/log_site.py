@@ -17,7 +17,8 @@ from tuner.reading.log_paths import example, has_examples
 from tuner.reading.log_tally import KindKey, RequestKind
 from tuner.workload.answers import REDIRECTS
 from tuner.workload.mix_request import MixRequest, label
-from tuner.workload.workload import INDEX, LARGEST_SITE
+from tuner.workload.workload import INDEX
+from tuner.workload.workload_keys import LARGEST_SITE
 
 READING = ("GET", "HEAD")
 _UNPLAIN = re.compile(r"[^A-Za-z0-9._-]+")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tuner.reading.located import Node
+from tuner.reading.shape import AnyText, Either, Keys, OneWord, OnOff, Shape, Whole
 
 WireProtocol = Literal["http1", "http2", "http3"]
 PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)
@@ -17,6 +18,30 @@ NEGOTIATED: Mapping[WireProtocol, str] = {"http1": "http/1.1", "http2": "h2", "h
 
 _OLD_NAME = "http/1.1"
 _MOST_STREAMS = 1_000
+
+_PROTOCOL = OneWord(PROTOCOLS)
+_STREAMS = Whole(1, _MOST_STREAMS, "Requests that a connection may carry at the same time [1].")
+_REOPENED = Whole(1, 10**9, "Requests after which a connection is opened anew [stays open].")
+_EXPECT = Keys(
+    optional={"version": AnyText(), "cipher": AnyText(), "group": AnyText()},
+    about="Names that must be negotiated, such as TLSv1.3.",
+)
+_TLS = Keys(
+    optional={
+        "server_name": AnyText("Name for SNI and for the check of the certificate [localhost]."),
+        "ca": AnyText("PEM file of trusted authorities [the lab's]."),
+        "verify": OnOff("Verify the certificate [on]."),
+        "resume": OnOff("Resume earlier sessions in later connections [on]."),
+        "expect": _EXPECT,
+    }
+)
+WIRE: Mapping[str, Shape] = {
+    "protocol": Either((_PROTOCOL, OneWord((_OLD_NAME,))), "Protocol of the requests [http1]."),
+    "tls": Either((OnOff(), _TLS), "Encrypt; http3 requires it [cleartext]."),
+    "streams": _STREAMS,
+    "requests_per_connection": _REOPENED,
+}
+"""Keys of a workload that concern its connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,24 +153,22 @@ def read_wire(keys: Mapping[str, Node], folder: Path) -> Wire:
     tls = _tls(keys["tls"], folder) if "tls" in keys else None
     if protocol == "http3" and tls is None:
         raise keys["protocol"].error("http3 is always encrypted; add: tls: on")
-    streams = keys["streams"].integer(1, _MOST_STREAMS) if "streams" in keys else 1
+    streams = _STREAMS.read(keys["streams"]) if "streams" in keys else 1
     if streams > 1 and protocol == "http1":
         raise keys["streams"].error("http1 carries one request at a time; use http2 or http3")
     every = keys.get("requests_per_connection")
-    return Wire(protocol, tls, streams, None if every is None else every.integer(1, 10**9))
+    return Wire(protocol, tls, streams, None if every is None else _REOPENED.read(every))
 
 
 def _protocol(node: Node) -> WireProtocol:
-    return "http1" if node.text() == _OLD_NAME else node.one_of(PROTOCOLS)
+    return "http1" if node.text() == _OLD_NAME else _PROTOCOL.read(node)
 
 
 def _tls(node: Node, folder: Path) -> Tls | None:
     if isinstance(node.content, str):
         return Tls() if node.boolean() else None
-    keys = node.mapping(optional=("server_name", "ca", "verify", "resume", "expect"))
-    expect = (
-        keys["expect"].mapping(optional=("version", "cipher", "group")) if "expect" in keys else {}
-    )
+    keys = _TLS.read(node)
+    expect = _EXPECT.read(keys["expect"]) if "expect" in keys else {}
     ca = str(folder / keys["ca"].text()) if "ca" in keys else ""
     if ca and not Path(ca).is_file():
         raise keys["ca"].error(f"{ca} does not exist; name a PEM file")

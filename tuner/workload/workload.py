@@ -14,32 +14,21 @@ from tuner.paths import data_dir
 from tuner.reading.access_log import begins_log
 from tuner.reading.inputs import BODY_BYTES, open_input, read_input
 from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.workload import workload_keys as shapes
 from tuner.workload.answers import ANSWER_HEADER, Answer, read_answer
 from tuner.workload.arrivals import Arrival, read_arrival
 from tuner.workload.bodies import read_body
 from tuner.workload.grpc import TRAILERS, framed, is_grpc
 from tuner.workload.site import FILE_KINDS, FileKind, SiteFile, content
 from tuner.workload.url_list import read_urls
-from tuner.workload.wire import Wire, read_wire
+from tuner.workload.wire import WIRE, Wire, read_wire
 
 BackendProtocol = Literal["http", "fastcgi", "uwsgi", "scgi", "grpc"]
 BACKEND_PROTOCOLS: tuple[BackendProtocol, ...] = get_args(BackendProtocol)
-Checked = Literal["sample", "all"]
-CHECKED: tuple[Checked, ...] = get_args(Checked)
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
-TARGET = re.compile(r"/[!-~]*")
 _FIELD_VALUE = re.compile(r"[\t -~\x80-\U0010ffff]*")
-SITE_PATH = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
-_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?charset=[A-Za-z0-9-]+)?")
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _SET_BY_GENERATOR = ("connection", "content-length", "transfer-encoding")
-LARGEST_SITE = 64 << 20
-LARGEST_BACKEND_BODY = 256 << 10
-MOST_BACKENDS = 16
 INDEX = "index.html"
-OWN_SITE = "own"
-_ANY_STATUS = "any"
 _OK = 200
 
 
@@ -61,7 +50,7 @@ class Request:
     """SHA-256 of the response's body, 64 hex digits; None: not checked."""
     answer: Answer | None = None
     """Answer of a backend that gives each request its own."""
-    checked: Checked = "sample"
+    checked: shapes.Checked = "sample"
     """Answers with a check of the hash; status and length are checked on all."""
 
 
@@ -160,13 +149,11 @@ def _find(name_or_path: str) -> Path:
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 """First bytes of files packed by gzip and Zstandard (RFC 1952, RFC 8878)."""
 _LONGEST_LINE = 65_536
-_WIRE = ("protocol", "tls", "streams", "requests_per_connection")
-_KEYS = ("summary", "connections", "arrival", "timeout", "site", "backend")
 
 
 def _workload(root: Node, folder: Path) -> Workload:
-    keys = root.mapping(required=("workload", "requests"), optional=(*_WIRE, *_KEYS))
-    own_site = "site" in keys and keys["site"].content == OWN_SITE
+    keys = shapes.WORKLOAD.read(root)
+    own_site = "site" in keys and keys["site"].content == shapes.OWN_SITE
     site = _site(keys["site"]) if "site" in keys and not own_site else ()
     backend = _backend(keys["backend"]) if "backend" in keys else None
     if not site and not own_site and (backend is None or backend.serves_site):
@@ -179,16 +166,16 @@ def _workload(root: Node, folder: Path) -> Workload:
     )
     if not requests:
         raise keys["requests"].error("at least one request is needed")
-    wire = read_wire({key: keys[key] for key in _WIRE if key in keys}, folder)
+    wire = read_wire({key: keys[key] for key in WIRE if key in keys}, folder)
     _check_grpc(keys["requests"], requests, wire, backend)
     return Workload(
         name=keys["workload"].text(),
         summary=keys["summary"].text() if "summary" in keys else "",
         wire=wire,
         requests=requests,
-        connections=keys["connections"].integer(1, 100_000) if "connections" in keys else 32,
+        connections=shapes.CONNECTIONS.read(keys["connections"]) if "connections" in keys else 32,
         arrival=read_arrival(keys["arrival"], folder) if "arrival" in keys else "poisson",
-        timeout_s=keys["timeout"].duration_s(0.01, 300) if "timeout" in keys else 5.0,
+        timeout_s=shapes.TIMEOUT.read(keys["timeout"]) if "timeout" in keys else 5.0,
         site=site,
         backend=backend,
         own_site=own_site,
@@ -219,23 +206,23 @@ def _check_grpc(
 def _site(node: Node) -> tuple[SiteFile, ...]:
     files: dict[str, SiteFile] = {}
     for item in node.sequence():
-        keys = item.mapping(required=("path", "size"), optional=("kind",))
+        keys = shapes.FILE.read(item)
         path = keys["path"].text()
-        if not SITE_PATH.fullmatch(path):
+        if not shapes.SITE_PATH.fullmatch(path):
             raise keys["path"].error(
                 f"{quoted(path)} is not a plain path; allowed: letters, digits, '.', '_', '-'"
                 " between slashes, such as /css/site.css"
             )
         if path in files:
             raise keys["path"].error(f"{quoted(path)} is given twice")
-        kind = keys["kind"].one_of(FILE_KINDS) if "kind" in keys else _kind_of(path)
-        files[path] = SiteFile(path, keys["size"].size(0, LARGEST_SITE), kind)
+        kind = shapes.FILE_KIND.read(keys["kind"]) if "kind" in keys else _kind_of(path)
+        files[path] = SiteFile(path, shapes.FILE_SIZE.read(keys["size"]), kind)
     for path in files:
         if any(other.startswith(path + "/") for other in files):
             raise node.error(f"{quoted(path)} cannot be a file and a folder")
     total = sum(file.size_bytes for file in files.values())
-    if total > LARGEST_SITE:
-        raise node.error(f"the site has {total} bytes; allowed: {LARGEST_SITE} in all")
+    if total > shapes.LARGEST_SITE:
+        raise node.error(f"the site has {total} bytes; allowed: {shapes.LARGEST_SITE} in all")
     return tuple(files.values())
 
 
@@ -245,10 +232,10 @@ def _kind_of(path: str) -> FileKind:
 
 
 def _backend(node: Node) -> Backend:
-    keys = node.mapping(optional=("body", "content_type", "size", "count", "serves"))
-    count = keys["count"].integer(1, MOST_BACKENDS) if "count" in keys else 1
+    keys = shapes.BACKEND.read(node)
+    count = shapes.COUNT.read(keys["count"]) if "count" in keys else 1
     if "serves" in keys:
-        serves = keys["serves"].one_of(("site", "answers"))
+        serves = shapes.SERVES.read(keys["serves"])
         if "body" in keys:
             raise keys["body"].error("a backend that serves something has no body; leave one out")
         if serves == "site":
@@ -259,18 +246,18 @@ def _backend(node: Node) -> Backend:
     body = keys["body"].text()
     if "size" in keys:
         # Spaces are the only padding that keeps JSON valid.
-        body = body.ljust(keys["size"].size(0, LARGEST_BACKEND_BODY))
+        body = body.ljust(shapes.PADDED.read(keys["size"]))
     if any(ord(char) < 32 and char not in "\t\n\r" for char in body) or "\x7f" in body:
         raise keys["body"].error("control characters are not allowed, except tabs and line ends")
     data = body.encode()
-    if len(data) > LARGEST_BACKEND_BODY:
-        raise keys["body"].error(f"{len(data)} bytes; allowed: {LARGEST_BACKEND_BODY}")
+    if len(data) > shapes.LARGEST_BACKEND_BODY:
+        raise keys["body"].error(f"{len(data)} bytes; allowed: {shapes.LARGEST_BACKEND_BODY}")
     return Backend(data, _media_type(keys), count)
 
 
 def _media_type(keys: Mapping[str, Node]) -> str:
     media = keys["content_type"].text() if "content_type" in keys else "application/json"
-    if not _MEDIA_TYPE.fullmatch(media):
+    if not shapes.MEDIA_TYPE.fullmatch(media):
         raise keys["content_type"].error(
             f"{quoted(media)} is not a media type such as application/json"
         )
@@ -284,11 +271,11 @@ def _requests(
     entries = node.entries()
     if "urls" not in entries:
         return [_request(node, answers, backend, folder)]
-    keys = node.mapping(required=("urls",), optional=("weight", "headers", "expect"))
+    keys = shapes.URLS.read(node)
     path = folder / keys["urls"].text()
     lines = read_urls(path)
     whole = sum(weight for _, _, weight, _ in lines)
-    share = keys["weight"].real(0, 1e9) if "weight" in keys else 1.0
+    share = shapes.WEIGHT.read(keys["weight"]) if "weight" in keys else 1.0
     shared = {key: node for key, node in entries.items() if key in {"headers", "expect"}}
     made = []
     for method, target, weight, line in lines:
@@ -318,14 +305,11 @@ def _body(keys: Mapping[str, Node], folder: Path) -> tuple[bytes, str]:
 def _request(
     node: Node, answers: Mapping[str, bytes] | None, backend: Backend | None, folder: Path
 ) -> Request:
-    keys = node.mapping(
-        required=("path",),
-        optional=("weight", "method", "headers", "body", "body_file", "answer", "expect"),
-    )
+    keys = shapes.REQUEST.read(node)
     method, headers = _method_and_headers(keys)
     grpc = is_grpc(headers)
     path = keys["path"].text()
-    if not TARGET.fullmatch(path):
+    if not shapes.TARGET.fullmatch(path):
         raise keys["path"].error(
             f"{quoted(path)} is not allowed; a path starts with '/' and holds neither blanks nor "
             "characters beyond ASCII (write them as %20, %C3%A9)"
@@ -354,7 +338,7 @@ def _request(
     if answer is not None and (status == 200 or own) and method != "HEAD" and not free:
         length = len(answer) if length is None else length
         sha256 = hashlib.sha256(answer).hexdigest() if sha256 is None else sha256
-    weight = keys["weight"].real(0, 1e9) if "weight" in keys else 1.0
+    weight = shapes.WEIGHT.read(keys["weight"]) if "weight" in keys else 1.0
     if weight <= 0:
         raise keys["weight"].error("allowed: a number above 0")
     body, media = _body(keys, folder)
@@ -383,7 +367,7 @@ def _method_and_headers(keys: Mapping[str, Node]) -> tuple[str, tuple[tuple[str,
     if grpc and not any(name.lower() == "te" for name, _ in headers):
         headers = (*headers, TRAILERS)
     method = keys["method"].text() if "method" in keys else "POST" if grpc else "GET"
-    if not _TOKEN.fullmatch(method):
+    if not shapes.TOKEN.fullmatch(method):
         raise keys["method"].error(f"{quoted(method)} is not an HTTP method such as GET")
     return method, headers
 
@@ -412,35 +396,35 @@ def _lookup(path: str, answers: Mapping[str, bytes]) -> bytes | None:
     return answers.get(plain + INDEX if plain.endswith("/") else plain)
 
 
-def _expect(node: Node | None) -> tuple[int | None, int | None, str | None, Checked]:
+def _expect(node: Node | None) -> tuple[int | None, int | None, str | None, shapes.Checked]:
     if node is None:
         return None, None, None, "sample"
-    keys = node.mapping(optional=("status", "length", "sha256", "check", "body"))
+    keys = shapes.EXPECT.read(node)
     if "body" in keys:
-        keys["body"].one_of(("any",))
+        shapes.BODY_CHECK.read(keys["body"])
     any_status = _is_any_status(node)
     sha256 = keys["sha256"].text() if "sha256" in keys else None
-    if sha256 is not None and not _SHA256.fullmatch(sha256):
+    if sha256 is not None and not shapes.SHA256.fullmatch(sha256):
         raise keys["sha256"].error(f"expected 64 hexadecimal digits, found {quoted(sha256)}")
     return (
-        keys["status"].integer(200, 599) if "status" in keys and not any_status else None,
-        keys["length"].integer(0, 1 << 40) if "length" in keys else None,
+        shapes.STATUS.read(keys["status"]) if "status" in keys and not any_status else None,
+        shapes.LENGTH.read(keys["length"]) if "length" in keys else None,
         None if sha256 is None else sha256.lower(),
-        keys["check"].one_of(CHECKED) if "check" in keys else "sample",
+        shapes.CHECK.read(keys["check"]) if "check" in keys else "sample",
     )
 
 
 def _is_any_status(expect: Node) -> bool:
     """Return whether a request accepts every status, as for redirects, which differ by server."""
     status = expect.entries().get("status")
-    return status is not None and status.content == _ANY_STATUS
+    return status is not None and status.content == shapes.ANY
 
 
 def _headers(node: Node) -> tuple[tuple[str, str], ...]:
     headers: list[tuple[str, str]] = []
     for name, value in node.entries().items():
         text = value.text()
-        if not _TOKEN.fullmatch(name):
+        if not shapes.TOKEN.fullmatch(name):
             raise value.error(f"{quoted(name)} is not a header name")
         if name.lower() in _SET_BY_GENERATOR:
             raise value.error(f"{quoted(name)} is set by the load generator")
