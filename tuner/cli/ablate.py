@@ -12,7 +12,7 @@ from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import check_same, reopen
 from tuner.app.session import STUDIES, open_bench, open_store
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.results import StudyResult, evaluate
@@ -33,7 +33,7 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=complete.studies)
 @options.storage
 @click.option("--time", metavar="T", default="10m", help="Take about this time [10m].")
 @options.output

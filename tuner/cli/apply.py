@@ -14,6 +14,7 @@ from tuner.app.reached import Reached, reached
 from tuner.app.recommended import FORCEABLE, Recommended, recommended
 from tuner.app.roll_out import RollOut
 from tuner.app.session import open_store
+from tuner.cli import complete
 from tuner.cli.groups import GroupedCommand
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
@@ -34,9 +35,13 @@ Examples:
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=complete.studies)
 @click.option(
-    "--inventory", required=True, metavar="FILE", help="Use the hosts of the group targets."
+    "--inventory",
+    required=True,
+    metavar="FILE",
+    help="Use the hosts of the group targets.",
+    shell_complete=complete.files,
 )
 @click.option(
     "--limit", metavar="HOSTS", help="Change only hosts a,b; or all except '!a,!b' [all hosts]."

@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from tuner import __version__
 
@@ -68,6 +69,12 @@ class _Commands(click.Group):
         module = importlib.import_module(f"tuner.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command without importing any."""
+        named = (item for item in _COMMANDS.items() if item[0].startswith(incomplete))
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=about) for name, about in named] + options
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

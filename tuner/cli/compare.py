@@ -19,7 +19,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
 from tuner.cli.meet import Match, entries_of, meet, rehearse_match, verdict_words
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
@@ -44,8 +44,8 @@ Examples:
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("baseline", metavar="A")
-@click.argument("candidate", metavar="B")
+@click.argument("baseline", metavar="A", shell_complete=complete.arms)
+@click.argument("candidate", metavar="B", shell_complete=complete.arms)
 @options.workload
 @options.own
 @click.option(

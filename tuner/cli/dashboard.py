@@ -6,7 +6,7 @@ import click
 
 from tuner.app import results
 from tuner.app.session import STUDIES, open_store
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.errors import DefinitionError, HostError
 from tuner.report.optunas import in_memory
 from tuner.stats.words import counted
@@ -21,7 +21,7 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=complete.studies)
 @options.storage
 @click.option(
     "--host", default="127.0.0.1", metavar="ADDRESS", help="Listen on this address [127.0.0.1]."

@@ -17,7 +17,7 @@ from tuner.app.host_noise import measure_here
 from tuner.app.notes import watched_stalls
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.cli.lint import lint_command
 from tuner.errors import DefinitionError, HostError, TunerError
 from tuner.hosts import local
@@ -92,7 +92,10 @@ Examples:
     help="Find mistakes in this configuration instead of checking the machine.",
 )
 @click.option(
-    "--server", metavar="NAME", help="Server of the configuration [guessed from the file's name]."
+    "--server",
+    metavar="NAME",
+    help="Server of the configuration [guessed from the file's name].",
+    shell_complete=complete.servers,
 )
 @options.copies
 @click.option(
@@ -100,6 +103,7 @@ Examples:
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Write the mistakes as SARIF for a code review.",
+    shell_complete=complete.files,
 )
 @turn.option
 def command(

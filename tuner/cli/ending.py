@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,10 +18,14 @@ from tuner.cli.streams import Streams, prepare
 from tuner.errors import EXIT_BUG, EXIT_OK, HostError, Interrupted, TunerError
 
 _EXIT_USAGE = 2
+COMPLETION = "_TUNER_COMPLETE"
+"""Environment variable with which shells ask for completion (click's protocol)."""
 
 
 def run() -> int:
     """Run the command of ``sys.argv`` and return its exit code."""
+    if COMPLETION in os.environ:
+        import tuner.cli.bash  # noqa: F401 - it registers itself
     streams = prepare()
     for number in (signal.SIGTERM, signal.SIGHUP):
         # nohup ignores SIGHUP, and so does tuner then.

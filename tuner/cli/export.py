@@ -11,7 +11,7 @@ from tuner.app import results
 from tuner.app.results import write_files
 from tuner.app.session import STUDIES, open_store
 from tuner.app.writing import writing
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.errors import DefinitionError
 from tuner.export import PATCH_NAME, export_files
 from tuner.judge.results import StudyResult, evaluate
@@ -39,10 +39,14 @@ _FORMATS = {
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=complete.studies)
 @options.storage
 @click.option(
-    "--output", metavar="FOLDER", type=Path, help="Write to FOLDER [a folder in studies/NAME/]."
+    "--output",
+    metavar="FOLDER",
+    type=Path,
+    help="Write to FOLDER [a folder in studies/NAME/].",
+    shell_complete=complete.folders,
 )
 @click.option(
     "--candidate",
@@ -69,6 +73,7 @@ _FORMATS = {
     type=Path,
     help="Archive report.md, charts, configurations and a small record in FOLDER; below a folder"
     " results/, its README.md lists them.",
+    shell_complete=complete.folders,
 )
 def command(
     name: str,

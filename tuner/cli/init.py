@@ -14,7 +14,7 @@ from tuner.app.draft import NONE, USUAL_SLO, USUAL_TIME, Answers, Draft, Suggest
 from tuner.app.dry_run import show
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
 from tuner.errors import DefinitionError
 from tuner.goals.goals import parse_goals
@@ -33,22 +33,28 @@ Examples:
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.option(
-    "--server", metavar="NAME", help=f"Tune this server: {', '.join(SERVER_NAMES)} [asks]."
+    "--server",
+    metavar="NAME",
+    help=f"Tune this server: {', '.join(SERVER_NAMES)} [asks].",
+    shell_complete=complete.servers,
 )
 @click.option(
     "--config",
     metavar="FILE|none",
     help="Tune the server configuration in FILE, or that of the lab [asks].",
+    shell_complete=complete.words("none", files=".conf"),
 )
 @click.option(
     "--access-log",
     metavar="FILE|none",
     help="Take the requests from this log, or from a built-in workload [asks].",
+    shell_complete=complete.words("none", files=".log"),
 )
 @click.option(
     "--objective",
     metavar="NAME",
     help="Judge by p99 or another percentile, throughput, capacity, cpu or memory [asks].",
+    shell_complete=complete.objectives,
 )
 @click.option("--slo", metavar="LIMIT", help=f"Latency limit of capacity [{USUAL_SLO}].")
 @click.option(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tuner.app import dry_run, provenance, turn
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
 from tuner.cli.meet import DEFAULT_LIMIT, Match, entries_of, meet, rehearse_match
 from tuner.errors import DefinitionError
@@ -22,7 +22,7 @@ Examples:
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("arms", nargs=-1, required=True, metavar="ARM...")
+@click.argument("arms", nargs=-1, required=True, metavar="ARM...", shell_complete=complete.arms)
 @click.option(
     "--limit", metavar="LIMIT", help=f"Report the highest rate within this limit [{DEFAULT_LIMIT}]."
 )

@@ -16,7 +16,7 @@ from tuner.app.preflight import preflight
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, create_store, free_name, open_bench
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError, HostError, named
@@ -41,7 +41,7 @@ Examples:
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("configuration", default="stock")
+@click.argument("configuration", default="stock", shell_complete=complete.arms)
 @options.workload
 @options.own
 @options.study_file

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from tuner.cli import complete
 from tuner.definition.study_keys import IN_PLACE
 from tuner.machine.facts import SERVER_NAMES
 from tuner.outputs.formats import DOCUMENT_FORMATS
@@ -19,13 +20,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _SERVERS = ", ".join(SERVER_NAMES)
 
 _WORKLOAD = [
-    click.option("--server", metavar="NAME", help=f"Test this server: {_SERVERS} [nginx]."),
+    click.option(
+        "--server",
+        metavar="NAME",
+        help=f"Test this server: {_SERVERS} [nginx].",
+        shell_complete=complete.servers,
+    ),
     click.option(
         "--objective",
         metavar="NAME",
         multiple=True,
         help="Judge by p99 or another percentile, throughput, capacity, cpu or memory; repeat it"
         " for two objectives [p99].",
+        shell_complete=complete.objectives,
     ),
     click.option(
         "--slo", metavar="LIMIT", help="Latency limit of the objective capacity: 'p99<5ms'."
@@ -42,16 +49,19 @@ _WORKLOAD = [
         help="Offer this workload: a YAML file, or static, proxy, https, site-https, page-http3,"
         " api-two-backends, file-100k-h1, file-100k-h2, https-proxy-20b, https-proxy-4k,"
         " https-proxy-256k, grpc [as the study says].",
+        shell_complete=complete.workloads,
     ),
     click.option(
         "--space",
         metavar="NAME|FILE",
         help="Search the parameters of this space, such as nginx/static [by server and workload].",
+        shell_complete=complete.spaces,
     ),
     click.option(
         "--layer",
         metavar="kernel|FILE",
         help="Search the kernel's network settings too; requires root (docs/kernel.md).",
+        shell_complete=complete.words("kernel", files=".yaml"),
     ),
     click.option(
         "--rate",
@@ -65,12 +75,16 @@ _WORKLOAD = [
         help="Keep N connections open [as the workload says].",
     ),
     click.option(
-        "--load", metavar="NAME", help="Use this load generator: native, wrk2 or h2load [native]."
+        "--load",
+        metavar="NAME",
+        help="Use this load generator: native, wrk2 or h2load [native].",
+        shell_complete=complete.loads,
     ),
     click.option(
         "--stalls",
         metavar="WHAT",
         help="Exclude the requests touched by stalls from latencies, or keep them [exclude].",
+        shell_complete=complete.stalls,
     ),
     click.option(
         "--time",
@@ -93,10 +107,16 @@ _COPIES = [
         "--env-file",
         metavar="FILE",
         help="Read the variables that a Caddyfile names from FILE [the environment].",
+        shell_complete=complete.files,
     ),
 ]
 _OWN = [
-    click.option("--config", metavar="FILE", help="Tune the server configuration in FILE."),
+    click.option(
+        "--config",
+        metavar="FILE",
+        help="Tune the server configuration in FILE.",
+        shell_complete=complete.files,
+    ),
     click.option(
         "--server-name",
         metavar="NAME",
@@ -108,7 +128,10 @@ _OWN = [
         help="Send the workload's requests below PATH, such as /app/ [as the workload has them].",
     ),
     click.option(
-        "--root", metavar="FOLDER", help="Serve its files from FOLDER [the root that it names]."
+        "--root",
+        metavar="FOLDER",
+        help="Serve its files from FOLDER [the root that it names].",
+        shell_complete=complete.folders,
     ),
     *_COPIES,
     click.option(
@@ -152,6 +175,7 @@ _ABLATE = [
         metavar="auto|off",
         help="Find the changes that matter in what is left of the time after the verdict better,"
         " or leave that to `tuner ablate` [auto].",
+        shell_complete=complete.words("auto", "off"),
     ),
 ]
 STORAGE_VARIABLE = "TUNER_STORAGE"
@@ -183,24 +207,28 @@ _SEARCH = [
         multiple=True,
         help="Compare with stock, distro, hand, published, or a YAML file; repeat it for further"
         " baselines [stock].",
+        shell_complete=complete.baselines,
     ),
     click.option(
         "--only",
         multiple=True,
         metavar="PARAMETER",
         help="Search only this parameter, and those that it needs; may be repeated [all].",
+        shell_complete=complete.parameters,
     ),
     click.option(
         "--allow",
         multiple=True,
         metavar="PARAMETER",
         help="Search this parameter although it has a trade-off.",
+        shell_complete=complete.trades,
     ),
     click.option(
         "--force",
         multiple=True,
         metavar="PARAMETER",
         help="Search this parameter although it is on the never-list.",
+        shell_complete=complete.never,
     ),
     click.option(
         "--choose",
@@ -218,6 +246,7 @@ _SEARCH = [
         metavar="NAME|MODULE:CLASS",
         help="Let this sampler of Optuna make the proposals: tpe, gp, cmaes, nsgaii, qmc, random,"
         " or a class of your own (docs/sampler.md) [auto: tuner's own search].",
+        shell_complete=complete.samplers,
     ),
     click.option(
         "--finalists",
@@ -231,6 +260,7 @@ _INVENTORY = [
         "--inventory",
         metavar="FILE",
         help="Use the targets, generators and backends of this Ansible inventory [this machine].",
+        shell_complete=complete.files,
     ),
 ]
 _CPUS = [
@@ -260,7 +290,13 @@ _STUDY = [
     *_CPUS,
 ]
 _CI = [
-    click.option("--junit", metavar="FILE", type=Path, help="Write JUnit XML for a CI server."),
+    click.option(
+        "--junit",
+        metavar="FILE",
+        type=Path,
+        help="Write JUnit XML for a CI server.",
+        shell_complete=complete.files,
+    ),
 ]
 _DOCUMENT = [
     click.option(
@@ -307,6 +343,7 @@ def study_file(function: _F) -> _F:
         metavar="FILE|NAME",
         help="Read these options from a study file; options override it [static; for optimize"
         " without --config, quickstart].",
+        shell_complete=complete.study_files,
     )
     return option(function)
 

@@ -17,7 +17,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.definition.study_keys import CPU_KEYS
@@ -38,7 +38,7 @@ Examples:
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=complete.studies)
 @options.storage
 @click.option("--time", metavar="T", help="Limit the whole run to this time [the study's time].")
 @options.margin

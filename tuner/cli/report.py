@@ -13,7 +13,7 @@ from tuner.app.document_file import write_document
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, is_file_name, open_record
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.errors import DefinitionError
 from tuner.judge.results import evaluate
 from tuner.outputs.formats import DocumentFormat, document_choice
@@ -38,7 +38,7 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("names", nargs=-1, metavar="NAME...")
+@click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete.records)
 @options.storage
 @click.option(
     "--charts",
@@ -46,12 +46,19 @@ Examples:
     multiple=True,
     help="Write each chart to a file in charts/ too; may be repeated.",
 )
-@click.option("--junit", metavar="FILE", type=Path, help="Write JUnit XML for a CI server.")
+@click.option(
+    "--junit",
+    metavar="FILE",
+    type=Path,
+    help="Write JUnit XML for a CI server.",
+    shell_complete=complete.files,
+)
 @click.option(
     "--output",
     metavar="FOLDER",
     type=Path,
     help="Write to FOLDER [studies/NAME, or ./report-NAME for an exported record].",
+    shell_complete=complete.folders,
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON schema of --json.")
 @options.document

@@ -8,6 +8,7 @@ import click
 
 from tuner.app.reached import reached
 from tuner.app.session import open_store
+from tuner.cli import complete
 from tuner.errors import HostError
 from tuner.hosts.inventory import limited, read_inventory
 from tuner.record.model import Applied
@@ -21,9 +22,13 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=complete.studies)
 @click.option(
-    "--inventory", required=True, metavar="FILE", help="Use the hosts of the group targets."
+    "--inventory",
+    required=True,
+    metavar="FILE",
+    help="Use the hosts of the group targets.",
+    shell_complete=complete.files,
 )
 @click.option(
     "--limit", metavar="HOSTS", help="Restore only hosts a,b; or all except '!a,!b' [all hosts]."

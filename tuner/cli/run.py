@@ -13,7 +13,7 @@ from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.alike import AlignmentRule, equalise, merged, shipped_rules
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
@@ -45,12 +45,13 @@ Examples:
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete.experiments)
 @click.option(
     "--server",
     default=BOTH,
     metavar="NAME",
     help="Run this server of the experiment, or both [both].",
+    shell_complete=complete.servers,
 )
 @click.option(
     "--time", metavar="T", help="Limit the whole run to this time [as the experiment says]."
@@ -61,12 +62,14 @@ Examples:
     multiple=True,
     metavar="CASE",
     help="Run only this case; may be repeated [all cases].",
+    shell_complete=complete.cases,
 )
 @click.option("--seed", type=int, metavar="N", help="Seed all random choices [drawn and printed].")
 @click.option(
     "--stalls",
     metavar="WHAT",
     help="Exclude the requests touched by stalls, or keep them [as the experiment says].",
+    shell_complete=complete.stalls,
 )
 @click.option(
     "--name",

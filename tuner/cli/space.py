@@ -14,6 +14,7 @@ from typing import Any, TextIO, TypeVar, cast
 import click
 
 from tuner.app.printing import print_json
+from tuner.cli import complete
 from tuner.cli.space_text import as_data, explain_lines, show_lines
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
@@ -78,11 +79,13 @@ def _binding(function: _F) -> _F:
             multiple=True,
             metavar="PARAMETER",
             help="Include this parameter although it is on the never-list.",
+            shell_complete=complete.never,
         ),
         click.option(
             "--workload",
             metavar="NAME|FILE",
             help="Bind the space to this workload [static or proxy].",
+            shell_complete=complete.workloads,
         ),
     ):
         function = option(function)
@@ -95,7 +98,7 @@ def command() -> None:
 
 
 @command.command("show", epilog=_EPILOG)
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete.spaces)
 @_binding
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def show(
@@ -118,8 +121,14 @@ def show(
 
 
 @command.command("explain", epilog=_EPILOG)
-@click.argument("parameter")
-@click.option("--space", "name", metavar="NAME|FILE", help="Look in this space only [all spaces].")
+@click.argument("parameter", shell_complete=complete.parameters)
+@click.option(
+    "--space",
+    "name",
+    metavar="NAME|FILE",
+    help="Look in this space only [all spaces].",
+    shell_complete=complete.spaces,
+)
 @_binding
 def explain(
     parameter: str,
@@ -156,7 +165,7 @@ def explain(
 
 
 @command.command("check", epilog=_EPILOG)
-@click.argument("name", metavar="FILE|NAME")
+@click.argument("name", metavar="FILE|NAME", shell_complete=complete.spaces)
 @_binding
 @click.option(
     "--samples",

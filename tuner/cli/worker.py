@@ -17,7 +17,7 @@ from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import origin_words
 from tuner.app.session import STUDIES, create_store, open_bench
-from tuner.cli import options
+from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
@@ -46,7 +46,7 @@ _OWN = ("name", "storage", "inventory", *CPU_KEYS)
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=complete.studies)
 @options.workload
 @options.search
 @options.study_file

@@ -13,6 +13,7 @@ import numpy as np
 from tuner.app.log_workload import read_logs, write_private
 from tuner.app.printing import print_json
 from tuner.app.writing import writing
+from tuner.cli import complete
 from tuner.errors import DefinitionError
 from tuner.reading.log_notation import given_format
 from tuner.reading.log_tally import LogTally
@@ -163,7 +164,7 @@ def from_log(
 
 
 @command.command("check")
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete.workloads)
 def check(name: str) -> None:
     """Check a workload file; report a mistake with its line and exit code 2."""
     workload = load_workload(name)
@@ -171,7 +172,7 @@ def check(name: str) -> None:
 
 
 @command.command("show")
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete.workloads)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def show(name: str, as_json: bool) -> None:
     """Show the requests of a workload, their weights and the expected answers."""
