@@ -285,7 +285,8 @@ def _bytes_of(words: NDArray[np.int64]) -> bytes:
     No word reaches the ninth byte, which has another form: counts are below 2^53.
     """
     coded = ((words << 1) ^ (words >> 63)).astype(np.uint64)
-    septets = coded[:, None] >> (7 * np.arange(_LONGEST_WORD, dtype=np.uint64))
+    longest = max(1, -(-int(coded.max(initial=0)).bit_length() // 7))
+    septets = coded[:, None] >> (7 * np.arange(longest, dtype=np.uint64))
     # A word ends with its highest septet that is not zero, and has at least one.
     wanted = septets > 0
     wanted[:, 0] = True

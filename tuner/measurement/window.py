@@ -301,9 +301,13 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _La
     corrected = samples.completed_ns - samples.intended_ns
     service = (samples.completed_ns - samples.written_ns)[answered]
     send_lag = (samples.written_ns - samples.intended_ns)[answered]
+    raw_latency = summarise(corrected[counted])
+    untouched = bool((weight[counted] == 1.0).all())
     return _Latencies(
-        raw=summarise(corrected[counted]),
-        stall_free=summarise(corrected[undisturbed], weight[undisturbed]),
+        raw=raw_latency,
+        stall_free=raw_latency
+        if untouched
+        else summarise(corrected[undisturbed], weight[undisturbed]),
         service=summarise(service, weight[answered], histogram=False),
         send_lag=summarise(send_lag, weight[answered], histogram=False),
         excluded_share=1 - float(undisturbed.sum() / counted.sum()) if counted.any() else 0.0,
