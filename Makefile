@@ -64,8 +64,8 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 	@touch $@
 
 # Studies own the machine's cores, so everything real runs in one worker, one after another, while
-# the other worker runs what only computes (tests/conftest.py).
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# the others run what only computes (tests/conftest.py). Three, because tests of faults wait a lot.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and (not fleet or every_run)
 SYSTEM := nginx nghttpx h2load compose applications shells chromium postgresql tools hosts rust-lints
