@@ -19,6 +19,7 @@ INDEX = ROOT / "docs" / "README.md"
 PAGES = [
     README,
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "loadgen" / "README.md",
     ROOT / "playbooks" / "README.md",

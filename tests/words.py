@@ -54,7 +54,7 @@ def counts() -> Counter[tuple[str, str]]:
 def pages() -> list[Path]:
     """Return the pages of the documentation."""
     return [
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
         *(ROOT / folder / "README.md" for folder in ("loadgen", "playbooks")),
         *sorted((ROOT / "docs").rglob("*.md")),
     ]

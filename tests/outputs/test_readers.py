@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.go_tools import go_tool, ran
 from tests.outputs.conftest import HOSTILE
 from tuner.judge.results import StudyResult
 from tuner.outputs.documents import render_document
@@ -99,32 +97,18 @@ def test_prometheus_reads_the_exposition(which: str, request: pytest.FixtureRequ
     assert p99 == pytest.approx(study.figures[0].candidate / 1e6)
 
 
-@functools.cache
-def benchstat() -> list[str] | None:
-    """Return the command of benchstat, which Go builds once; None without it."""
-    if found := shutil.which("benchstat"):
-        return [found]
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    command = [go or "", "run", BENCHSTAT]
-    return command if go and _ran([*command, os.devnull]).returncode == 0 else None
-
-
-def _ran(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
-
-
 def test_benchstat_compares_the_arms(
     shortened: StudyResult, hostile: StudyResult, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
     """Benchstat itself reads the text and prints the kept comparison, without a complaint."""
-    command = benchstat()
+    command = go_tool(BENCHSTAT, os.devnull)
     if command is None:
         pytest.skip(f"no benchstat on the PATH, and Go did not run {BENCHSTAT} here")
     for name, study in (("benchstat", shortened), ("hostile", hostile)):
         (tmp_path / name).write_text(document(study, DocumentChoice("benchstat")), encoding="utf-8")
-    ran = _ran([*command, "-col", "/arm", str(tmp_path / "benchstat")])
-    assert (ran.returncode, ran.stderr) == (0, "")
-    golden("benchstat-compared.txt", ran.stdout)
-    wild = _ran([*command, "-col", "/arm", str(tmp_path / "hostile")])
+    compared = ran([*command, "-col", "/arm", str(tmp_path / "benchstat")])
+    assert (compared.returncode, compared.stderr) == (0, "")
+    golden("benchstat-compared.txt", compared.stdout)
+    wild = ran([*command, "-col", "/arm", str(tmp_path / "hostile")])
     assert (wild.returncode, wild.stderr) == (0, "")
     assert printable(HOSTILE) in wild.stdout
