@@ -5,14 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from tuner.stats.additive import fit
+from tuner.stats import additive
+from tuner.stats.additive import AdditiveFit
 from tuner.stats.paired import FloatArray
 
 SIGMA = 0.05
 CANDIDATES = 5
 Score = Callable[[FloatArray], FloatArray]
+
+
+def fit(table: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveFit:
+    """Fit a table of configurations and blocks, with NaN where nothing was measured."""
+    y = np.asarray(table, np.float64)
+    rows, columns = np.nonzero(np.isfinite(y))
+    return additive.fit(
+        rows,
+        columns,
+        y[rows, columns],
+        configurations=len(y),
+        sigma=sigma,
+        correlation=correlation,
+    )
 
 
 def by_control(y: FloatArray) -> FloatArray:
@@ -151,7 +167,7 @@ def test_the_unit_does_not_matter() -> None:
 
 def test_what_cannot_be_fitted_is_refused() -> None:
     """A block without its baseline, or noise that is none."""
-    with pytest.raises(ValueError, match="the baseline in every block"):
+    with pytest.raises(ValueError, match="every block must have one look at the baseline"):
         fit([[np.nan, 1.0], [1.0, 1.0]], sigma=SIGMA, correlation=0.5)
     with pytest.raises(ValueError, match="sigma must be positive but got 0"):
         fit([[1.0]], sigma=0, correlation=0.5)

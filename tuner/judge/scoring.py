@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.measurement.window import Measurement
@@ -152,22 +150,30 @@ def pooled(
     base = {block.number: _baseline_level(block, objective) for block in search}
     numbers = tuple(number for number, level in base.items() if math.isfinite(level))
     losses = trial_losses(search, objective)
-    rows = {trial: place for place, trial in enumerate(losses, 1)}
     if not numbers or not sigma_d > 0:
         effects = {trial: mean_loss(found) for trial, found in losses.items()}
         return Pooled(effects, numbers, tuple(base[n] for n in numbers), ())
-    columns = {number: place for place, number in enumerate(numbers)}
-    values = np.full((len(rows) + 1, len(numbers)), np.nan)
-    values[0] = [base[number] for number in numbers]
-    for trial, found in losses.items():
-        for number, loss in found.items():
-            if number in columns:
-                values[rows[trial], columns[number]] = base[number] + loss
-    fitted = fit(values, sigma=sigma_d / math.sqrt(2), correlation=correlation)
+    place = {number: column for column, number in enumerate(numbers)}
+    looks = [(0, column, base[number]) for number, column in place.items()]
+    looks += [
+        (row, place[number], base[number] + loss)
+        for row, found in enumerate(losses.values(), 1)
+        for number, loss in found.items()
+        if number in place and math.isfinite(loss)
+    ]
+    rows, columns, figures = zip(*looks, strict=True)
+    fitted = fit(
+        rows,
+        columns,
+        figures,
+        configurations=1 + len(losses),
+        sigma=sigma_d / math.sqrt(2),
+        correlation=correlation,
+    )
     return Pooled(
-        effects={trial: float(fitted.effects[row]) for trial, row in rows.items()},
+        effects=dict(zip(losses, fitted.effects[1:].tolist(), strict=True)),
         blocks=numbers,
-        baseline=tuple(values[0].tolist()),
+        baseline=tuple(base[number] for number in numbers),
         disturbed=tuple(numbers[place] for place in fitted.disturbed),
     )
 

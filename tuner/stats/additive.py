@@ -56,12 +56,24 @@ class AdditiveFit:
         return tuple(int(i) for i in np.flatnonzero(np.abs(self.baseline_errors) > DISTURBED))
 
 
-def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveFit:
+def fit(
+    rows: npt.ArrayLike,
+    columns: npt.ArrayLike,
+    figures: npt.ArrayLike,
+    *,
+    configurations: int,
+    sigma: float,
+    correlation: float,
+) -> AdditiveFit:
     """Fit configurations and blocks to the figures of a search.
 
+    Time and memory grow with the number of looks, not with configurations times blocks.
+
     Args:
-        values: ln figures, shape (configurations, blocks), NaN where not measured; row 0 is the
-            baseline's, which every block has.
+        rows: configuration of each look, shape (looks,); 0 is the baseline, which every block has.
+        columns: block of each look, shape (looks,).
+        figures: ln figure of each look, shape (looks,).
+        configurations: their number with the baseline; some may have no look.
         sigma: noise of one instance in a block, ln units: sigma_d / sqrt(2) of the A/A blocks.
             Blocks of the search are shorter; where the looks at one configuration differ by more,
             that is the noise.
@@ -71,58 +83,83 @@ def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveF
             is little more than a sentinel.
 
     Raises:
-        ValueError: there is no block, a block lacks its baseline, or `sigma` is not positive.
+        ValueError: there is no block, a block does not have one look at the baseline, a figure is
+            not finite, or `sigma` is not positive.
     """
-    y = np.asarray(values, dtype=np.float64)
-    if y.ndim != 2 or y.size == 0 or not np.isfinite(y[0]).all():
-        raise ValueError(
-            "values must have shape (configurations, blocks) with the baseline in every block "
-            f"but got shape {y.shape}"
-        )
+    row, column = np.asarray(rows, np.intp), np.asarray(columns, np.intp)
+    y = np.asarray(figures, np.float64)
+    own = row == 0
+    blocks = int(column.max(initial=-1)) + 1
+    if not blocks or not np.isfinite(y).all():
+        raise ValueError(f"figures must be finite and at least one, but got {y}")
+    if not np.array_equal(np.sort(column[own]), np.arange(blocks)):
+        raise ValueError("every block must have one look at the baseline")
     if not sigma > 0:
         raise ValueError(f"sigma must be positive but got {sigma}")
-    there = np.isfinite(y)
-    y = np.where(there, y, 0.0)
-    centre = float(np.median(y[0]))
-    level = y[0] - centre
+    baseline = np.empty(blocks)
+    baseline[column[own]] = y[own]
+    looks = np.bincount(row, minlength=configurations)
+    is_candidate = np.arange(configurations) > 0
     # An arm without measurements does not count; the baseline's own effect is free.
-    candidates = there.any(axis=1) & (np.arange(len(y)) > 0)
-    spread, middle = _candidates(y, there, level, candidates, sigma)
+    candidates = is_candidate & (looks > 0)
+
+    def by_row(values: FloatArray) -> FloatArray:
+        return np.bincount(row, values, configurations)
+
+    def by_column(values: FloatArray) -> FloatArray:
+        return np.bincount(column, values, blocks)
+
+    centre = float(np.median(baseline))
+    means = by_row(y - (baseline - centre)[column]) / np.maximum(1, looks)
+    spread, middle = _candidates(means[candidates], sigma)
     # Start where most arms of a block agree: the likelihood of t has several maxima, and the one at
     # the baseline's own figure is wrong if the baseline was disturbed.
-    rough = np.where(there, y - np.where(np.arange(len(y)) > 0, middle, centre)[:, None], np.nan)
-    level = np.nanmedian(rough, axis=0)
-    looks = [(y - level)[row][there[row]] for row in np.flatnonzero(candidates)]
-    sigma = max(sigma, repeat_noise(looks, _LEAST_DEVIATIONS))
+    level = _medians(column, y - np.where(own, centre, middle))
+    repeats = _groups(row[~own], (y - level[column])[~own])
+    sigma = max(sigma, repeat_noise(repeats, _LEAST_DEVIATIONS))
     level_hold = _hold(sigma, correlation)
-    weight = there.astype(np.float64)
+    weight = np.ones(len(y))
     # Start with the measured means, not the expected ones: a configuration far from the rest has
     # two maxima, "its look was disturbed" and "it differs", and the second is the right one.
-    effects = np.where(there, y - level, 0.0).sum(axis=1) / np.maximum(1, there.sum(axis=1))
+    effects = by_row(y - level[column]) / np.maximum(1, looks)
     for _ in range(_ITERATIONS):
         cells = weight / sigma**2
         strange = ((effects - middle) / spread) ** 2
-        hold = np.where(np.arange(len(y)) > 0, _t_weight(strange) / spread**2, 1e-9)[:, None]
-        prior = np.where(np.arange(len(y)) > 0, middle, centre)[:, None]
-        known = cells.sum(axis=1, keepdims=True) + hold
-        pull = (cells * (y - level)).sum(axis=1, keepdims=True) + hold * prior
-        effects = (pull / known)[:, 0]
+        hold = np.where(is_candidate, _t_weight(strange) / spread**2, 1e-9)
+        known = by_row(cells) + hold
+        pull = by_row(cells * (y - level[column])) + hold * np.where(is_candidate, middle, centre)
+        effects = pull / known
         if candidates.any():
             middle = float(np.median(effects[candidates]))
         # The level that each arm implies for its block: its figure less its expectation from its
         # *other* blocks and the common spread.
-        other = np.maximum(known - cells, 1e-12)
-        expected = (pull - cells * (y - level)) / other
+        other = np.maximum(known[row] - cells, 1e-12)
+        expected = (pull[row] - cells * (y - level[column])) / other
         doubt = sigma**2 + 1 / other
         says = y - expected
-        trust = there * _t_weight((says - level) ** 2 / doubt) / doubt
-        level = (trust * says).sum(axis=0) / (trust.sum(axis=0) + level_hold)
-        weight = there * _t_weight(((y - effects[:, None] - level) / sigma) ** 2)
+        trust = _t_weight((says - level[column]) ** 2 / doubt) / doubt
+        level = by_column(trust * says) / (by_column(trust) + level_hold)
+        weight = _t_weight(((y - effects[row] - level[column]) / sigma) ** 2)
     return AdditiveFit(
         effects=effects - effects[0],
         levels=level + effects[0],
-        baseline_errors=(y[0] - effects[0] - level) / sigma,
+        baseline_errors=(baseline - effects[0] - level) / sigma,
     )
+
+
+def _groups(keys: npt.NDArray[np.intp], values: FloatArray) -> list[FloatArray]:
+    """Return the values of each key."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order])) + 1
+    return np.split(values[order], starts)
+
+
+def _medians(keys: npt.NDArray[np.intp], values: FloatArray) -> FloatArray:
+    """Return the median of each key's values; keys are 0, 1, ... without a gap."""
+    ordered = values[np.lexsort((values, keys))]
+    counts = np.bincount(keys)
+    starts = np.cumsum(counts) - counts
+    return np.asarray((ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2)
 
 
 def _t_weight(squares: FloatArray) -> FloatArray:
@@ -137,18 +174,10 @@ def _hold(sigma: float, correlation: float) -> float:
     return (1 - share) / (share * sigma**2)
 
 
-def _candidates(
-    y: FloatArray,
-    there: npt.NDArray[np.bool_],
-    level: FloatArray,
-    candidates: npt.NDArray[np.bool_],
-    sigma: float,
-) -> tuple[float, float]:
+def _candidates(means: FloatArray, sigma: float) -> tuple[float, float]:
     """Return spread and middle of the configurations, from their first rough means."""
-    if not candidates.any():
+    if not len(means):
         return sigma, 0.0
-    sums = np.where(there, y - level, 0.0).sum(axis=1)[candidates]
-    means = sums / there.sum(axis=1)[candidates]
     middle = float(np.median(means))
     width = 1.4826 * float(np.median(np.abs(means - middle)))
     # The rough means hold the noise too; configurations never spread less than that.
