@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
+import msgspec
 
+from tuner.app.outcomes import outcomes
 from tuner.app.printing import print_json
 from tuner.app.session import STUDIES
 from tuner.definition.experiment import list_experiments
 from tuner.definition.study import list_studies
-from tuner.errors import TunerError
-from tuner.judge.kinds import kind_of
-from tuner.judge.results import evaluate
-from tuner.record.check import reading
-from tuner.record.model import Record
-from tuner.store.store import Store, list_names, sqlite_url
 from tuner.words.terminal import duration, say_fitted
 
 
@@ -38,13 +32,11 @@ def command(as_json: bool) -> None:
         }
         for found in list_experiments()
     ]
-    here = [
-        outcome
-        for record in sorted(STUDIES.glob("*/record.db"))
-        for outcome in _outcomes(record.parent)
-    ]
+    here = outcomes(STUDIES, lambda line: click.echo(line, err=True))
     if as_json:
-        print_json({"shipped": shipped, "experiments": experiments, "here": here})
+        print_json(
+            {"shipped": shipped, "experiments": experiments, "here": msgspec.to_builtins(here)}
+        )
         return
     click.echo("Shipped (tuner optimize --study NAME):")
     for row in shipped:
@@ -54,37 +46,5 @@ def command(as_json: bool) -> None:
         servers = ", ".join(known.servers)
         click.echo(f"  {known.name:<28} {known.summary}; {servers}; {duration(known.time_s)}")
     click.echo("\nHere (tuner report NAME):" if here else f"\nHere: none in {STUDIES}/ yet")
-    for row in here:
-        say_fitted(f"  {row['name']:<20} {row['kind']:<12} {row['sentence']}")
-
-
-def _outcomes(folder: Path) -> list[dict[str, str]]:
-    """Return the outcomes of the studies in a folder; an unreadable record is one outcome."""
-    url = sqlite_url(folder)
-    try:
-        names = list_names(url)
-    except TunerError as error:
-        return [_unreadable(folder.name, error)]
-    return [_outcome(name, url) for name in names]
-
-
-def _unreadable(name: str, error: TunerError) -> dict[str, str]:
-    return {"name": name, "kind": "unknown", "status": "unreadable", "sentence": str(error)}
-
-
-def _outcome(name: str, url: str) -> dict[str, str]:
-    """Return a study's outcome; an unreadable one does not hide the others."""
-    try:
-        record = Store.open(url, name, writing=False).record()
-        with reading(f"the record of {name!r}"):
-            kind = kind_of(record)
-            status, sentence = _status(record)
-    except TunerError as error:
-        return _unreadable(name, error)
-    return {"name": name, "kind": kind, "status": status, "sentence": sentence}
-
-
-def _status(record: Record) -> tuple[str, str]:
-    """Return the status of a record, and its outcome in a sentence."""
-    study = evaluate(record)
-    return study.status, study.sentence
+    for outcome in here:
+        say_fitted(f"  {outcome.name:<20} {outcome.kind:<12} {outcome.sentence}")
