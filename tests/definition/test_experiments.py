@@ -155,7 +155,7 @@ def test_a_rule_settles_parameters_and_is_described() -> None:
     stock = space.baseline("stock")
     assert equalise(stock, space, rules).values["gzip"] is True
     assert "brotli" not in equalise(stock, space, rules).values
-    (alike,) = alignments(rules, [space])
+    (alike,) = alignments(rules, {space.server: space})
     assert alike.by_server == {"nginx": "gzip on, brotli is not a parameter of nginx/static"}
 
 

@@ -82,10 +82,10 @@ def test_a_program_in_a_private_home_is_copied_for_the_account(tmp_path: Path) -
     if os.geteuid() != 0:
         assert found == str(program)
         return
-    assert found == str(lab / "programs" / "server")
+    assert (Path(found).parent.parent, Path(found).name) == (lab / "programs", "server")
     assert stat.S_IMODE(Path(found).stat().st_mode) == 0o755
     assert local.runnable("/bin/true", lab) == "/bin/true"
-    (lab / "programs" / "server").unlink()
+    Path(found).unlink()
     os.chown(lab, 65534, 65534)
     with pytest.raises(HostError, match="not root's own folder"):
         local.runnable(str(program), lab)

@@ -64,6 +64,13 @@ def test_a_record_from_before_slots_keeps_its_signature(unsigned: Record) -> Non
     assert made_here(replace(signed, blocks=blocks)) == "changed"
 
 
+def test_a_record_from_before_products_keeps_its_signature(unsigned: Record) -> None:
+    """A server without a product of its own has the content that older versions signed."""
+    assert "product" not in _content(unsigned)["server"]
+    server = replace(unsigned.server, product="OpenResty 1.25.3.1 (nginx 1.25.3)")
+    assert "product" in _content(replace(unsigned, server=server))["server"]
+
+
 def test_a_record_of_another_user_is_not(
     record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

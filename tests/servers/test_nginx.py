@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.nginxes import NGINX
+from tests.servers import builds
 from tests.spaces import load_space
 from tuner.errors import HostError
 from tuner.machine.facts import ServerFacts
@@ -49,15 +50,31 @@ def test_version_and_modules_are_read_from_its_own_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "version"),
+    ("text", "words", "version"),
     [
-        ("nginx version: openresty/1.25.3.1", "1.25.3.1"),
-        ("nginx version: nginx/1.29.0 (x)", "1.29.0"),
+        ("nginx version: nginx/1.29.0 (x)", "nginx 1.29.0", (1, 29, 0)),
+        (builds.OPENRESTY, "OpenResty 1.15.8.1 (nginx 1.15.8)", (1, 15, 8)),
+        (builds.ANGIE, "Angie 1.11.0 (nginx 1.29.3)", (1, 29, 3)),
+        (builds.ANGIE_PRO, "Angie 1.11.0 (nginx 1.29.3)", (1, 29, 3)),
+        (builds.ANGIE_FIRST, "Angie 1.0.0", (1, 22, 0)),
+        (builds.FREENGINX, "freenginx 1.31.1", (1, 25, 4)),
+        ("nginx version: shop/1.25.3", "shop 1.25.3", (1, 25, 3)),
     ],
+    ids=["nginx", "openresty", "angie", "angie pro", "first angie", "freenginx", "renamed"],
 )
-def test_relatives_of_nginx_print_a_version_too(words: str, version: str) -> None:
-    """OpenResty, mainline."""
-    assert nginx.parse_build(words, "nginx").version == version
+def test_relatives_of_nginx_are_recognised(text: str, words: str, version: tuple[int, ...]) -> None:
+    """Reports name the product; conditions on versions use that of the Nginx in it."""
+    found = nginx.parse_build(text, "/opt/nginx")
+    assert (found.name, found.words, found.version_tuple) == ("nginx", words, version)
+
+
+def test_modules_of_relatives_are_read_as_those_of_nginx() -> None:
+    """They decide which protocols a build serves."""
+    angie, openresty = (nginx.parse_build(t, "x") for t in (builds.ANGIE, builds.OPENRESTY))
+    assert {"http_v3", "http_ssl"} <= set(angie.modules)
+    assert "http_v3" not in openresty.modules
+    assert nginx.refuses(openresty, Wire("http3", Tls()))
+    assert not nginx.refuses(angie, Wire("http3", Tls()))
 
 
 def test_a_program_that_tells_no_version_is_not_nginx() -> None:

@@ -43,7 +43,7 @@ def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> d
     server, host, workload = found.server, found.host, found.workload
     backend = f", backend {_ids(cores.backend)}" if cores.backend else ""
     made = {
-        what: f"{server.name} {server.version}, objective {found.goals.words}",
+        what: f"{server.words}, objective {found.goals.words}",
         "workload": f"{workload.name}: {workload.summary} ({workload.wire.words})",
         "host": f"{host.cpu_model}, {counted(len(host.cpus), 'core')}, {host.distribution},"
         f" {host.kernel}",

@@ -11,7 +11,8 @@ from tuner.app.bind import read_configuration
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import GivenOptions, begin
-from tuner.app.session import open_bench
+from tuner.app.server_binary import KEY, OPTION
+from tuner.app.session import describe, open_bench
 from tuner.definition.alike import AlignmentRule, alignments, equalise
 from tuner.definition.published import load_configuration
 from tuner.definition.study import BASE_STUDY, load_study
@@ -23,6 +24,7 @@ from tuner.judge.load_point import contest_load
 from tuner.judge.support import LEAST_STARTS
 from tuner.machine.facts import SERVER_NAMES
 from tuner.measurement.instrument import Mode
+from tuner.phases.bench import Bench
 from tuner.phases.block import Arm
 from tuner.phases.climb import run_ladder
 from tuner.phases.contest import (
@@ -35,8 +37,17 @@ from tuner.phases.contest import (
     run_contest,
 )
 from tuner.phases.search import SearchSpec, run_search
-from tuner.record.contenders import PUBLISHED, STOCK, TUNED, Contender, Contest, Ladder, Published
-from tuner.record.model import Record
+from tuner.record.contenders import (
+    PUBLISHED,
+    STOCK,
+    TUNED,
+    Contender,
+    Contest,
+    Ladder,
+    Published,
+    server_keys,
+)
+from tuner.record.model import ConfigurationRecord, Record
 from tuner.search.schedule import winner
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store
@@ -61,12 +72,21 @@ class Entry:
     server: str
     kind: str
     """``stock``, ``distro``, ``hand``, ``published``, ``tuned``, or the path of a file."""
+    program: str = ""
+    """Path of its server's program; empty for the installed one."""
+    letter: str = ""
+    """``a``, ``b`` for arms that differ only in their program."""
 
     @property
     def label(self) -> str:
         """Name of its instance in every block."""
         kind = Path(self.kind).stem if self.kind.endswith((".yaml", ".yml")) else self.kind
-        return f"{self.server}-{kind}"
+        return f"{self.server}-{kind}" + (f"-{self.letter}" if self.letter else "")
+
+    @property
+    def served_by(self) -> str:
+        """Key of its server and program in a contest."""
+        return f"{self.server} {self.program}".rstrip()
 
 
 def parse_entry(text: str) -> Entry | None:
@@ -86,11 +106,11 @@ class Meeting:
     summary: str
     entries: tuple[Entry, ...]
     found: Mapping[str, Preflight]
-    """Preflights by server, all with the same workload."""
+    """Preflights by server and program (``Entry.served_by``), all with the same workload."""
     tuned: Mapping[str, Configuration]
-    """By server."""
+    """By server and program."""
     origins: Mapping[str, str]
-    """Names of their studies, by server."""
+    """Names of their studies, by server and program."""
     rules: tuple[AlignmentRule, ...]
     limit: Constraint
     rate_per_s: float | None
@@ -133,6 +153,7 @@ def look(
     space: str | None,
     name: str,
     watch: bool,
+    program: str = "",
 ) -> Preflight:
     """Return the preflight of one server with a possibly scaled workload.
 
@@ -140,6 +161,7 @@ def look(
         DefinitionError, HostError: it cannot serve the workload here; the message has the reason.
     """
     overrides = {**options, "server": server, "connections": workload.connections, "name": name}
+    overrides[KEY] = program or None
     if space is not None:
         overrides["space"] = space
     definition = load_study(BASE_STUDY, overrides)
@@ -233,20 +255,20 @@ def hold(meeting: Meeting, place: RunFolder) -> Record:
     """
     chosen, contenders = _contenders(meeting)
     # Backends of one server run for the whole lab, with their own cores.
-    first = max(meeting.found.values(), key=lambda found: found.workload.backend is not None)
+    lead = max(meeting.found.values(), key=lambda found: found.workload.backend is not None)
     first = replace(
-        first,
-        baseline=next(a.configuration for a in chosen if a.configuration.space == first.space.name),
-        definition=replace(first.definition, name=meeting.name),
+        lead,
+        baseline=next(a.configuration for a in chosen if a.configuration.space == lead.space.name),
+        definition=replace(lead.definition, name=meeting.name),
     )
     store = place.begin(first)
     if store.record().ended_unix_s is not None:
         return store.record()
-    others = [found for found in meeting.found.values() if found.space.name != first.space.name]
+    others = [found for found in meeting.found.values() if found is not lead]
     with open_bench(first, place.folder, place.progress, store, others) as (bench, _):
         _recover(store, place.progress)
         for arm in chosen:
-            store.add_configuration(bench.describe(arm.configuration))
+            store.add_configuration(_described(bench, meeting, arm))
         known = store.record().contest
         if known is None:
             seen = measure_capacities(bench, chosen)
@@ -268,6 +290,14 @@ def hold(meeting: Meeting, place: RunFolder) -> Record:
         if whole:  # Otherwise it may be resumed on a quieter host.
             store.set_ended()
     return store.record()
+
+
+def _described(bench: Bench, meeting: Meeting, arm: Arm) -> ConfigurationRecord:
+    """Return an arm's configuration with its text, as its own program reads it."""
+    for found in meeting.found.values():
+        if arm.program and found.server.binary == arm.program:
+            return describe(found, arm.configuration)
+    return bench.describe(arm.configuration)
 
 
 def _known_load(meeting: Meeting, known: Contest, seen: Capacities, *, mode: str) -> ContestLoad:
@@ -300,12 +330,14 @@ def _contenders(meeting: Meeting) -> tuple[list[Arm], tuple[Contender, ...]]:
     arms: list[Arm] = []
     contenders: list[Contender] = []
     for entry in meeting.entries:
-        space = meeting.found[entry.server].space
+        found = meeting.found[entry.served_by]
+        space = found.space
+        program = found.server.binary if entry.program else ""
         lost: tuple[str, ...] = ()
         origin = ""
         if entry.kind == TUNED:
-            configuration = meeting.tuned[entry.server]
-            origin = f"the search {meeting.origins.get(entry.server, '')}".rstrip()
+            configuration = meeting.tuned[entry.served_by]
+            origin = f"the search {meeting.origins.get(entry.served_by, '')}".rstrip()
         elif entry.kind == PUBLISHED:
             configuration, lost = load_configuration(meeting.published_name, space)
             origin = meeting.published.title if meeting.published else ""
@@ -313,16 +345,26 @@ def _contenders(meeting: Meeting) -> tuple[list[Arm], tuple[Contender, ...]]:
             configuration = read_configuration(entry.kind, space)
             origin = "as compiled in" if entry.kind == STOCK else entry.kind
         configuration = equalise(configuration, space, meeting.rules)
-        same = next((i for i, arm in enumerate(arms) if arm.configuration == configuration), None)
+        served = (configuration, program)
+        known = ((i, arm) for i, arm in enumerate(arms))
+        same = next((i for i, arm in known if (arm.configuration, arm.program) == served), None)
+        if same is not None and entry.letter:
+            raise DefinitionError(
+                f"{program} is the program of both {arms[same].label} and {entry.label}, with the"
+                " same configuration",
+                path=OPTION,
+            )
         if same is not None:
             # A configuration with two names is measured once.
             first = contenders[same]
             also = f"{first.origin}; the same as {entry.kind}"
             contenders[same] = replace(first, origin=also, not_carried=first.not_carried + lost)
             continue
-        arms.append(Arm(entry.label, configuration))
+        arms.append(Arm(entry.label, configuration, program=program))
         contenders.append(
-            Contender(entry.label, entry.server, entry.kind, configuration.digest, origin, lost)
+            Contender(
+                entry.label, entry.server, entry.kind, configuration.digest, origin, lost, program
+            )
         )
     labels = [arm.label for arm in arms]
     if len(set(labels)) < len(labels):
@@ -343,6 +385,8 @@ def _planned(
     here = [c for c in contenders if c.label in seen.per_s]
     load: Mode = "open" if open_loop else "closed"
     first = next(iter(meeting.found.values()))
+    servers = tuple(found.server for found in meeting.found.values())
+    spaces = [found.space for found in meeting.found.values()]
     margin = first.goals.margin
     plan = plan_contest(
         meeting.time_s,
@@ -365,7 +409,7 @@ def _planned(
         f" {first.workload.connections} connections",
         mode=mode,
         contenders=contenders,
-        servers=tuple(found.server for found in meeting.found.values()),
+        servers=servers,
         capacities_per_s=seen.per_s,
         generator_bound=seen.generator_bound,
         rate_per_s=at.rate_per_s,
@@ -382,7 +426,7 @@ def _planned(
         margin=margin.share,
         margin_symmetric=margin.symmetric,
         evidence="starts" if plan.blocks >= LEAST_STARTS else "whole",
-        alike=alignments(meeting.rules, [found.space for found in meeting.found.values()]),
+        alike=alignments(meeting.rules, dict(zip(server_keys(servers), spaces, strict=True))),
         scaling=(*meeting.scaling, *_rate_words(meeting, at.source, open_loop=open_loop)),
         published=meeting.published,
         results=meeting.origins,

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import click
 
+from tuner.app import server_binary
 from tuner.app.lent_service import TargetService, services_of
 from tuner.app.undisturbed import undisturbed
 from tuner.errors import DefinitionError, HostError
@@ -119,10 +120,15 @@ class Premises(Protocol):
         """
         ...
 
-    def detect(self, server: Server) -> ServerFacts:
+    def detect(self, server: Server, binary: str = "") -> ServerFacts:
         """Return the server on the target.
 
+        Args:
+            server: adapter of the server.
+            binary: path of its program; empty for the installed one.
+
         Raises:
+            DefinitionError: ``binary`` is not such a program.
             HostError: it is missing.
         """
         ...
@@ -216,9 +222,9 @@ class ThisMachine:
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """Implement ``Premises.take_cores``: the turn has locked this machine's cores already."""
 
-    def detect(self, server: Server) -> ServerFacts:
+    def detect(self, server: Server, binary: str = "") -> ServerFacts:
         """Implement ``Premises.detect``."""
-        return server.detect()
+        return server_binary.detect(server, binary)
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
         """Implement ``Premises.detect_backend``."""
@@ -352,9 +358,9 @@ class Fleet:
             if wanted.get(host.name):
                 turn.take_cores(wanted[host.name], agent.take_cores, host.name)
 
-    def detect(self, server: Server) -> ServerFacts:
+    def detect(self, server: Server, binary: str = "") -> ServerFacts:
         """Implement ``Premises.detect``."""
-        return self._detect(server, self._inventory.target)
+        return self._detect(server, self._inventory.target, binary)
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
         """Implement ``Premises.detect_backend``."""
@@ -363,10 +369,10 @@ class Fleet:
             return server
         return self._detect(kind, self._inventory.backend)
 
-    def _detect(self, server: Server, host: Host) -> ServerFacts:
+    def _detect(self, server: Server, host: Host, binary: str = "") -> ServerFacts:
         with elsewhere(self._connections.agent(host)):
             try:
-                return server.detect()
+                return server_binary.detect(server, binary)
             except HostError as error:
                 raise HostError(f"{host.name}: {error}") from error
 

@@ -57,7 +57,7 @@ def resolve(definition: StudyDefinition, workload: Workload | None = None) -> Re
     premises = open_premises(
         definition.inventory, serves=definition.server if definition.in_place else ""
     )
-    server = premises.detect(catalog.server(definition.server))
+    server = premises.detect(catalog.server(definition.server), definition.server_binary)
     reads = own_server.reading_program(definition, server)
     own = own_server.read(definition, workload, reads, premises)
     workload = own.workload if own else workload

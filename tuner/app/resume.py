@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import confirm_measuring
+from tuner.app.server_binary import own_definition
 from tuner.app.session import STUDIES, describe, open_store
 from tuner.app.turn import take_turn
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
@@ -38,7 +39,7 @@ def reopen(
     store = open_store(name, storage)
     record = store.record()
     confirm_measuring(record)
-    definition = load_study(BASE_STUDY, record.definition)
+    definition = load_study(BASE_STUDY, own_definition(record))
     take_turn(STUDIES / name, definition.inventory, progress)
     found = preflight(definition, searching=searching)
     check_same(found, store.record(), path)

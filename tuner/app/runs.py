@@ -11,6 +11,7 @@ import msgspec
 from tuner.app.preflight import Preflight
 from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same
+from tuner.app.server_binary import KEY
 from tuner.app.session import STUDIES, create_store
 from tuner.errors import DefinitionError, StoreError
 from tuner.store.signature import made_here
@@ -73,12 +74,13 @@ def reopen_run(called: object, wanted: GivenOptions, options: type[_T]) -> tuple
         DefinitionError: there is none, or the user does not accept its origin.
     """
     name, kept = find_run(called, wanted)
-    _confirm_run(name)
-    return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, options)
+    # Somebody else's run may name any program of this machine.
+    dropped = ("command", KEY) if _confirm_run(name) else ("command",)
+    return name, msgspec.convert({k: v for k, v in kept.items() if k not in dropped}, options)
 
 
-def _confirm_run(name: str) -> None:
-    """Ask once before resuming a run that was begun elsewhere.
+def _confirm_run(name: str) -> bool:
+    """Ask once before resuming a run that was begun elsewhere; return whether it was.
 
     Raises:
         DefinitionError: see ``confirm_measuring``.
@@ -89,7 +91,8 @@ def _confirm_run(name: str) -> None:
         record = Store.open(url, study, writing=False).record()
         if made_here(record) == "elsewhere":
             confirm_measuring(record)
-            return
+            return True
+    return False
 
 
 def begin(found: Preflight, folder: Path, asked: GivenOptions, *, resume: bool) -> Store:

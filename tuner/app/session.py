@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tuner import __version__
@@ -60,7 +61,8 @@ def open_bench(
 ) -> Iterator[tuple[Bench, StudySpec]]:
     """Yield the bench of a study, and always remove its lab at the end.
 
-    It can deploy configurations of ``found``'s space, and of the spaces of ``others``.
+    It can deploy configurations of ``found``'s space, and of the spaces of ``others``, also with
+    another program of the same server.
     """
     if isinstance(found.own, InPlaceServer):
         lease_s, service = service_lease_s(found.definition), found.premises.service()
@@ -222,12 +224,17 @@ def _bench(
     *,
     others: Sequence[Preflight] = (),
 ) -> Bench:
-    by_space = {known.space.name: known for known in (found, *others)}
-    found_at = {known.server.binary for known in by_space.values()}
-    programs = {program: lab.runnable(program) for program in found_at}
+    # Of several programs of one server, the first one's is the bench's own.
+    by_space = {known.space.name: known for known in (*reversed(others), found)}
+    by_program = {known.server.binary: known for known in (*reversed(others), found)}
+    programs = {program: lab.runnable(program) for program in by_program}
 
     def make(folder: str, configuration: Configuration, port: int) -> InstanceSpec:
-        known = by_space[configuration.space]
+        return make_of(by_space[configuration.space], folder, configuration, port)
+
+    def make_of(
+        known: Preflight, folder: str, configuration: Configuration, port: int
+    ) -> InstanceSpec:
         # A file server has no upstreams, even if other servers have backends.
         upstreams = ground.upstreams if known.workload.backend else ()
         program = programs[known.server.binary]
@@ -261,6 +268,7 @@ def _bench(
         address=lab.address,
         exclusive=found.kernel is not None,
         freezes=isinstance(found.generator, NativeGenerator),
+        makers={program: partial(make_of, known) for program, known in by_program.items()},
     )
 
 

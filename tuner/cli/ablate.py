@@ -11,6 +11,7 @@ from tuner.app import dry_run, provenance, results, turn
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import check_same, reopen
+from tuner.app.server_binary import own_definition
 from tuner.app.session import STUDIES, open_bench, open_store
 from tuner.cli import complete, options
 from tuner.definition.study import BASE_STUDY, load_study
@@ -83,7 +84,7 @@ def _rehearse(name: str, storage: str | None, progress: TerminalProgress, *, as_
     record = study.record
     provenance.confirm_measuring(record)
     _check_better(study)
-    found = dry_run.prepared(load_study(BASE_STUDY, record.definition), progress)
+    found = dry_run.prepared(load_study(BASE_STUDY, own_definition(record)), progress)
     check_same(found, record, "NAME")
     assert study.candidate is not None  # noqa: S101 - a better one exists
     known = record.configurations

@@ -21,7 +21,7 @@ from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name
 from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
-from tuner.cli.meet import Match, entries_of, meet, rehearse_match, verdict_words
+from tuner.cli.meet import Match, meet, names_servers, rehearse_match, verdict_words
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError, named
 from tuner.space.configuration import Configuration
@@ -38,6 +38,7 @@ Examples:
   tuner compare stock hand --resume
   tuner compare own hand --config /etc/nginx/nginx.conf
   tuner compare nginx caddy --workload https --time 10m
+  tuner compare nginx:stock nginx:stock --server-binary ./old/nginx --server-binary ./new/nginx
   tuner compare nginx:hand caddy:stock --workload proxy --ladder
   tuner compare distro studies/proxy/best/configuration.yaml --workload proxy --time 5m
 """
@@ -84,23 +85,23 @@ def command(
     A and B are stock, distro, hand, or configuration files as `tuner export` writes them; with
     --config, `own` is your own configuration. They may also be servers: `nginx` and `caddy`, each
     tuned in its own space first, or `nginx:hand`, `caddy:FILE`. Servers get equal settings for
-    everything that clients and operators would notice; the result lists these settings.
+    everything that clients and operators would notice; the result lists these settings. Two
+    programs of one server, such as before and after an upgrade, are named by --server-binary.
     """
     dry_run.refuse_resume(resume=resume)
     check_listen(metrics)
-    entries = entries_of((baseline, candidate))
     arms = (baseline, candidate)
-    if entries:
+    if names_servers(arms):
         if junit is not None:
             raise DefinitionError("applies to studies; for servers use --fail-if", path="--junit")
         if metrics is not None:
             raise DefinitionError("applies to studies, not to servers", path="--metrics")
-        match = Match(arms, options.overrides(given), study_file, limit=None, ladder=ladder)
+        match = Match.of(arms, options.overrides(given), study_file, limit=None, ladder=ladder)
         if dry_run.is_dry():
             rehearse_match("compare", match, as_json=as_json, quiet=quiet)
             return
         record = meet(match, resume=resume, as_json=as_json, quiet=quiet)
-        if verdict_words(record, entries[1].label) & set(fail_if):
+        if verdict_words(record) & set(fail_if):
             sys.exit(EXIT_FAIL_IF)
         return
     if ladder:

@@ -9,7 +9,7 @@ import click
 from tuner.app import dry_run, provenance, turn
 from tuner.cli import complete, options
 from tuner.cli.groups import GroupedCommand
-from tuner.cli.meet import DEFAULT_LIMIT, Match, entries_of, meet, rehearse_match
+from tuner.cli.meet import DEFAULT_LIMIT, Match, meet, names_servers, rehearse_match
 from tuner.errors import DefinitionError
 
 _EPILOG = """
@@ -51,9 +51,9 @@ def command(
     configuration: nginx:stock, nginx:hand, caddy:FILE.yaml. A server without a configuration is
     tuned first. Measures all arms side by side and the rates in random order.
     """
-    if not entries_of(arms):
+    if not names_servers(arms):
         raise DefinitionError(f"{arms[0]!r} names no server; write nginx:{arms[0]}", path="ARM")
-    match = Match(arms, options.overrides(given), study_file, limit, ladder=True)
+    match = Match.of(arms, options.overrides(given), study_file, limit=limit, ladder=True)
     dry_run.refuse_resume(resume=resume)
     if dry_run.is_dry():
         rehearse_match("ladder", match, as_json=as_json, quiet=quiet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from string import ascii_lowercase
 
 from tuner.app import dry_run, results
 from tuner.app.contests import (
@@ -21,6 +22,7 @@ from tuner.app.contests import (
 from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import reopen_run
+from tuner.app.server_binary import KEY, OPTION
 from tuner.app.session import STUDIES, free_name
 from tuner.app.turn import take_turn
 from tuner.cli.options import given as as_given
@@ -39,15 +41,68 @@ from tuner.workload.workload import load_workload
 DEFAULT_LIMIT = "p99<10ms"
 
 
-def entries_of(texts: Sequence[str]) -> tuple[Entry, ...]:
-    """Return the named arms; empty if none of them names a server.
+def names_servers(texts: Sequence[str]) -> bool:
+    """Return whether the arms of a command are servers.
 
     Raises:
-        DefinitionError: some arms name a server and some do not, or an arm repeats.
+        DefinitionError: some arms name a server and some do not.
     """
+    return bool(_parsed(texts))
+
+
+def entries_of(texts: Sequence[str], programs: Sequence[str] = ()) -> tuple[Entry, ...]:
+    """Return the named arms.
+
+    Args:
+        texts: arms in the notation of options.
+        programs: a program for each arm, or one for all arms of one server; none for the installed
+            servers.
+
+    Raises:
+        DefinitionError: some arms name a server and some do not, an arm repeats, or the programs do
+            not fit the arms.
+    """
+    entries = _parsed(texts)
+    if len(programs) == 1 and len({entry.server for entry in entries}) > 1:
+        raise DefinitionError(
+            "the arms are of several servers; repeat it, once for each arm in their order",
+            path=OPTION,
+        )
+    if len(programs) == 1:
+        programs = [*programs] * len(entries)
+    if programs and len(programs) != len(entries):
+        raise DefinitionError(
+            f"names {len(programs)} programs for {len(entries)} arms; name one for each arm",
+            path=OPTION,
+        )
+    if programs:
+        entries = [
+            replace(entry, program=program)
+            for entry, program in zip(entries, programs, strict=True)
+        ]
+    labels = [entry.label for entry in entries]
+    again = [text for text, label in zip(texts, labels, strict=True) if labels.count(label) > 1]
+    if len({(entry.label, entry.program) for entry in entries}) < len(entries):
+        raise DefinitionError(
+            f"{again[0]!r} is named twice; two programs of a server are compared by {OPTION} OLD"
+            f" {OPTION} NEW",
+            path="A B",
+        )
+    return tuple(
+        replace(entry, letter=_letter(place)) if labels.count(entry.label) > 1 else entry
+        for place, entry in enumerate(entries)
+    )
+
+
+def _letter(place: int) -> str:
+    return ascii_lowercase[place] if place < len(ascii_lowercase) else str(place + 1)
+
+
+def _parsed(texts: Sequence[str]) -> list[Entry]:
+    """Return the named arms; empty if none of them names a server."""
     found = [parse_entry(text) for text in texts]
     if not any(found):
-        return ()
+        return []
     for text, entry in zip(texts, found, strict=True):
         if entry is None:
             raise DefinitionError(f"{text!r} names no server; write nginx:{text}", path="A B")
@@ -55,10 +110,7 @@ def entries_of(texts: Sequence[str]) -> tuple[Entry, ...]:
             raise DefinitionError(
                 "published configurations belong to an experiment: tuner run NAME", path="A B"
             )
-    entries = tuple(entry for entry in found if entry is not None)
-    if len({entry.label for entry in entries}) < len(entries):
-        raise DefinitionError(f"{texts[0]!r} is named twice", path="A B")
-    return entries
+    return [entry for entry in found if entry is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +124,34 @@ class Match:
     study_file: str | None
     limit: str | None
     ladder: bool
+    server_binary: tuple[str, ...] = ()
+    """Programs of the arms; see ``entries_of``."""
+
+    @classmethod
+    def of(
+        cls,
+        arms: Sequence[str],
+        options: Mapping[str, object],
+        study_file: str | None,
+        *,
+        limit: str | None,
+        ladder: bool,
+    ) -> Match:
+        """Return the arms and options of a command; the programs are not options of a study."""
+        programs = options.get(KEY, ())
+        own = {key: value for key, value in options.items() if key != KEY}
+        assert isinstance(programs, Sequence)  # noqa: S101 - an option that may be repeated
+        return cls(tuple(arms), own, study_file, limit, ladder, tuple(map(str, programs)))
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The arms with their programs."""
+        return entries_of(self.arms, self.server_binary)
 
     def as_dict(self) -> dict[str, object]:
         """Return plain data, with the command's name."""
-        return {"command": "meet", **asdict(self), "arms": list(self.arms)}
+        given = {**asdict(self), "arms": list(self.arms), KEY: list(self.server_binary)}
+        return {"command": "meet", **given}
 
 
 def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
@@ -90,23 +166,22 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     called = None
     if resume:
         called, match = _resumed(match)
-    entries, study_file = entries_of(match.arms), match.study_file
-    servers = tuple(dict.fromkeys(entry.server for entry in entries))
+    entries, study_file = match.entries, match.study_file
     base = load_study(
         study_file or BASE_STUDY,
-        {**match.options, "server": servers[0]},
+        {**match.options, "server": entries[0].server},
         seed=FORMER_SEED if resume else None,
     )
     limit = _limit(match.limit or base.slo or DEFAULT_LIMIT)
     options = {**match.options, "seed": base.seed}
     match = replace(match, options=options)
-    title = " against ".join(entry.label for entry in entries)
     name = called or _name(entries, base, options)
     place = RunFolder(STUDIES / name, progress, match.as_dict(), resume=resume)
     rules = shipped_rules()
     take_turn(place.folder, base.inventory, progress)
-    found = _look_at(servers, base, options, name)
-    wanted = [entry.server for entry in entries if entry.kind == TUNED]
+    found = _look_at(entries, base, options, name)
+    title = " against ".join(_title(entry, found[entry.served_by]) for entry in entries)
+    wanted = [entry for entry in entries if entry.kind == TUNED]
     search_s = SEARCH_SHARE * base.time_s if wanted else 0.0
     progress.note(f"seed {base.seed}")
     progress.note(
@@ -117,10 +192,11 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     origins: dict[str, str] = {}
     same = f"tuner {'ladder' if match.ladder else 'compare'} {' '.join(match.arms)}"
     with results.kept(None, place.folder, progress, f"{same} --resume --name {name}"):
-        for server in wanted:
-            seen = found[server]
+        for entry in wanted:
+            server, seen = entry.server, found[entry.served_by]
             time_s = search_s / len(wanted)
-            own = replace(seen.definition, name=f"{name}.tuned-{server}", time_s=time_s)
+            letter = f"-{entry.letter}" if entry.letter else ""
+            own = replace(seen.definition, name=f"{name}.tuned-{server}{letter}", time_s=time_s)
             best = tune(replace(seen, definition=own), place, rules)
             if best is None:
                 raise HostError(
@@ -128,7 +204,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
                     f" quieter, or compare given configurations: {server}:stock,"
                     f" {server}:FILE.yaml"
                 )
-            tuned[server], origins[server] = best, own.name
+            tuned[entry.served_by], origins[entry.served_by] = best, own.name
         record = hold(
             Meeting(
                 name=f"{name}.contest",
@@ -160,19 +236,18 @@ def rehearse_match(what: str, match: Match, *, as_json: bool, quiet: bool) -> No
     Raises:
         DefinitionError, HostError: as ``meet``; or a request is not answered as expected.
     """
-    entries = entries_of(match.arms)
-    servers = tuple(dict.fromkeys(entry.server for entry in entries))
-    base = load_study(match.study_file or BASE_STUDY, {**match.options, "server": servers[0]})
+    entries = match.entries
+    first = {**match.options, "server": entries[0].server}
+    base = load_study(match.study_file or BASE_STUDY, first)
     _limit(match.limit or base.slo or DEFAULT_LIMIT)
     dry_run.take_cores(base.inventory, TerminalProgress(quiet=quiet))
     name = _name(entries, base, match.options)
-    found = _look_at(servers, base, {**match.options, "seed": base.seed}, name)
+    found = _look_at(entries, base, {**match.options, "seed": base.seed}, name)
     rules = shipped_rules()
     added = {"time": f"{duration(base.time_s)} for all; results in {STUDIES / name}/"}
     plans = []
-    for server in servers:
-        arms = [entry for entry in entries if entry.server == server]
-        seen = found[server]
+    for served_by, seen in found.items():
+        arms = [entry for entry in entries if entry.served_by == served_by]
         asked = {entry.label: configuration_of(entry, seen, rules) for entry in arms}
         tuned = any(entry.kind == TUNED for entry in arms)
         plans.append(dry_run.rehearse(what, seen, asked, searches=tuned, added=added))
@@ -192,6 +267,8 @@ def _resumed(match: Match) -> tuple[str, Match]:
         DefinitionError: there is none, or options are given that it keeps.
     """
     given = {key: value for key, value in match.options.items() if key != "name"}
+    if match.server_binary:
+        given[KEY] = match.server_binary
     asked = {"study": match.study_file, "limit": match.limit}
     if given or any(asked.values()):
         others = {**given, **{name: True for name, value in asked.items() if value}}
@@ -203,8 +280,9 @@ def _resumed(match: Match) -> tuple[str, Match]:
     return reopen_run(match.options.get("name"), wanted, Match)
 
 
-def verdict_words(record: Record, label: str) -> set[str]:
-    """Return the verdicts on an arm for the study's objective."""
+def verdict_words(record: Record) -> set[str]:
+    """Return the verdicts on the last arm for the study's objective."""
+    label = record.contest.contenders[-1].label if record.contest else ""
     objective = str(record.definition["objective"])
     contest = evaluate(record).contest
     return {
@@ -214,8 +292,13 @@ def verdict_words(record: Record, label: str) -> set[str]:
     }
 
 
+def _title(entry: Entry, found: Preflight) -> str:
+    """Return an arm's label; of arms that differ in their program, with its version."""
+    return f"{entry.label} ({found.server.words})" if entry.letter else entry.label
+
+
 def _look_at(
-    servers: Sequence[str], base: StudyDefinition, options: Mapping[str, object], name: str
+    entries: Sequence[Entry], base: StudyDefinition, options: Mapping[str, object], name: str
 ) -> dict[str, Preflight]:
     workload = load_workload(base.workload)
     if base.connections is not None:
@@ -226,16 +309,18 @@ def _look_at(
         "objective": base.objective[0],
         "time": str(base.time_s),
     }
+    programs = {entry.served_by: entry for entry in entries}
     return {
-        server: look(
-            server,
+        served_by: look(
+            entry.server,
             workload,
             common,
             space=None,
             name=name,
             watch=place == 0 and not dry_run.is_dry(),
+            program=entry.program,
         )
-        for place, server in enumerate(servers)
+        for place, (served_by, entry) in enumerate(programs.items())
     }
 
 

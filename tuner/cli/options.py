@@ -19,6 +19,15 @@ from tuner.store.storage import refuse_secret
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SERVERS = ", ".join(SERVER_NAMES)
 
+_BINARY = [
+    click.option(
+        "--server-binary",
+        metavar="PATH",
+        multiple=True,
+        help="Run this program of the server; in a comparison of servers repeat it, once for each"
+        " arm [the installed one].",
+    ),
+]
 _WORKLOAD = [
     click.option(
         "--server",
@@ -26,6 +35,7 @@ _WORKLOAD = [
         help=f"Test this server: {_SERVERS} [nginx].",
         shell_complete=complete.servers,
     ),
+    *_BINARY,
     click.option(
         "--objective",
         metavar="NAME",
@@ -351,6 +361,11 @@ def study_file(function: _F) -> _F:
 def workload(function: _F) -> _F:
     """Add the options for server, workload and duration."""
     return _apply(function, _WORKLOAD)
+
+
+def server_binary(function: _F) -> _F:
+    """Add the option for the program of the server."""
+    return _apply(function, _BINARY)
 
 
 def own(function: _F) -> _F:

@@ -42,6 +42,7 @@ Examples:
 @options.storage
 @click.option("--time", metavar="T", help="Limit the whole run to this time [the study's time].")
 @options.margin
+@options.server_binary
 @options.cpus
 @click.option("--name", "as_name", metavar="NEW", help="Name the new study [NAME-replica].")
 @click.option("--resume", is_flag=True, help="Resume an interrupted replication of NAME.")
@@ -136,8 +137,8 @@ def _defined(
     first = evaluate(open_store(name, storage, writing=False).record())
     _original(first)
     provenance.confirm_measuring(first.record)
-    # CPUs are numbered by the host, and this may be another one.
-    anew = dict.fromkeys(("storage", "seed", *CPU_KEYS))
+    # CPUs are numbered by the host, programs are files of it, and this may be another one.
+    anew = dict.fromkeys(("storage", "seed", "server_binary", *CPU_KEYS))
     definition = load_study(
         BASE_STUDY, {**first.record.definition, **anew, **options.overrides(given)}
     )

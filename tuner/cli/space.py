@@ -228,7 +228,7 @@ def check(
     if as_json:
         data = {
             "space": bound.space.name,
-            "server": f"{bound.server.name} {bound.server.version}",
+            "server": bound.server.words,
             "workload": bound.workload.name,
             "baselines": baselines,
             "proposed": samples,
@@ -355,7 +355,7 @@ def _check_lines(
     from scipy.stats import beta
 
     space, wrong = bound.space, sum(reasons.values())
-    server = f"{bound.server.name} {bound.server.version}"
+    server = bound.server.words
     trades = [parameter.name for parameter in space.parameters if parameter.trades]
     yield (
         f"{space.name}: {counted(len(space.parameters), 'parameter')},"

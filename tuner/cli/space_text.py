@@ -31,8 +31,7 @@ def show_lines(
     how = " (assumed)" if assumed else ""
     yield f"{space.name}: {space.summary}"
     yield (
-        f"bound to   {server.name} {server.version}{how}, {cores} for it,"
-        f" {facts.memory_bytes / (1 << 30):.1f} GiB"
+        f"bound to   {server.words}{how}, {cores} for it, {facts.memory_bytes / (1 << 30):.1f} GiB"
     )
     yield (
         f"workload   {workload.name}: {facts.wire}, {facts.connections} connections, answers up to"
@@ -80,7 +79,7 @@ def explain_lines(space: Space, server: ServerFacts, name: str) -> Iterator[str]
         about, link = _written(space.path, name)
         yield f"{name}, {space.name}"
         yield f"  {about}"
-        yield f"  not here   it {gone[name]} ({server.name} {server.version})"
+        yield f"  not here   it {gone[name]} ({server.words})"
         yield f"  see        {link}"
         return
     for parameter in space.parameters:

@@ -41,7 +41,7 @@ Report the common result:
   tuner report proxy --storage postgresql+psycopg://tuner@db/tuner
 """
 _BEGINNING_S = 30
-_OWN = ("name", "storage", "inventory", *CPU_KEYS)
+_OWN = ("name", "storage", "inventory", "server_binary", *CPU_KEYS)
 """Keys of a definition that belong to one worker."""
 
 

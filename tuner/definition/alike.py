@@ -7,7 +7,7 @@ one is the one that does less. ``spaces/alike.yaml`` lists such differences, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tuner.errors import DefinitionError
@@ -105,11 +105,13 @@ def equalise(
 
 
 def alignments(
-    rules: Iterable[AlignmentRule], spaces: Sequence[Space]
+    rules: Iterable[AlignmentRule], spaces: Mapping[str, Space]
 ) -> tuple[AlignedDefault, ...]:
-    """Return the aligned settings for the servers of these spaces."""
+    """Return the aligned settings for the servers of these spaces, by the names given."""
     return tuple(
-        AlignedDefault(rule.what, rule.why, {space.server: _words(rule, space) for space in spaces})
+        AlignedDefault(
+            rule.what, rule.why, {name: _words(rule, space) for name, space in spaces.items()}
+        )
         for rule in rules
     )
 

@@ -127,6 +127,8 @@ class StudyDefinition:
     """Parameters to search, with those that they need; empty for all."""
     sampler: str = AUTO
     """Source of the proposals: one of ``SAMPLERS``, or ``MODULE:CLASS``."""
+    server_binary: str = ""
+    """Path of the server's program on the target; empty for the installed one."""
 
     @property
     def goals(self) -> Goals:
@@ -182,6 +184,7 @@ class StudyDefinition:
             "ablate": self.ablate,
             "only": list(self.only),
             "sampler": self.sampler,
+            "server_binary": self.server_binary or None,
         }
 
 
@@ -233,7 +236,7 @@ def load_study(
     for key in ("space", "workload", "baseline", "published", "layer", "inventory"):
         if key in keys:
             keys[key] = _next_to(keys[key], file.parent)
-    for key in ("config", "root", "env_file"):
+    for key in ("config", "root", "env_file", "server_binary"):
         if key in keys:
             keys[key] = replace(keys[key], content=str(file.parent / keys[key].text()))
     if "prefix" in keys:
@@ -336,12 +339,27 @@ def _definition(
         ablate=shapes.ABLATE.read(keys["ablate"]) if "ablate" in keys else "auto",
         only=_names(keys["only"]) if "only" in keys else (),
         sampler=_sampler(keys["sampler"], goals, given) if "sampler" in keys else AUTO,
+        server_binary=_server_binary(keys, given) if "server_binary" in keys else "",
     )
 
 
 def _sampler(node: Node, goals: Goals, given: Collection[str]) -> str:
     objectives = len(goals.objectives)
     return read_sampler(node, from_option="sampler" in given, objectives=objectives)
+
+
+def _server_binary(keys: Mapping[str, Node], given: Collection[str]) -> str:
+    node = keys["server_binary"]
+    if "in_place" in keys:
+        raise node.error("a service in place runs its own program; leave it out")
+    if "server_binary" not in given:
+        return node.text()
+    first, *more = _items(node)  # The option may be repeated.
+    if more:
+        raise node.error(
+            "a study has one program; two are compared by: tuner compare nginx:stock nginx:stock"
+        )
+    return first.text()
 
 
 def _cpus(node: Node) -> tuple[int, ...]:

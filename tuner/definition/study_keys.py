@@ -105,6 +105,7 @@ STUDY = Keys(
         "env_file": AnyText(),
         "keep_upstreams": OnOff(),
         "in_place": OneWord((IN_PLACE,)),
+        "server_binary": AnyText(),
     },
     about="A study of tuner: which configuration is best for a server, a workload and a goal.",
 )

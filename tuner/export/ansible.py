@@ -96,7 +96,7 @@ def _values(study: StudyResult, chosen: ConfigurationRecord, name: str) -> dict[
             "protocol": study.record.protocol.digest if study.record.protocol else None,
             "verdict": str(study.verdict.kind) if study.verdict else None,
             "space": chosen.space,
-            "server": f"{study.record.server.name} {study.record.server.version}",
+            "server": study.record.server.words,
             "tuner": study.record.tuner_version,
         },
     }

@@ -15,6 +15,7 @@ import yaml
 from tuner.errors import DefinitionError
 from tuner.export.configuration import choose, comment, provenance
 from tuner.judge.results import StudyResult
+from tuner.machine.facts import ServerFacts
 from tuner.render.render import EXPORT, render_backend
 from tuner.servers import backend as lab_backend
 from tuner.servers.catalog import server as server_of
@@ -106,7 +107,7 @@ def _server(study: StudyResult, place: UsualPlace, files: Collection[str]) -> di
         volumes.append("./site:/var/www/html:ro")
     environment = f"server/{place.environment}"
     return {
-        "image": f"{place.image}:{_tag(study.record.server.version)}",
+        "image": f"{place.image}:{_tag(study.record.server)}",
         "ports": [f"127.0.0.1:{_PORT}:80"],
         "volumes": volumes,
         **({"env_file": [f"./{environment}"]} if environment in files else {}),
@@ -118,19 +119,26 @@ def _server(study: StudyResult, place: UsualPlace, files: Collection[str]) -> di
     }
 
 
-def _tag(version: str) -> str:
-    """Return a version as the tag of an image.
+def _tag(server: ServerFacts) -> str:
+    """Return a server's version as the tag of its image.
 
     Raises:
-        DefinitionError: the text would name another image.
+        DefinitionError: the record is of a product with other images, or the text would name
+            another image.
     """
-    if not re.fullmatch(r"\w[\w.-]{0,127}", version, re.ASCII):
+    if server.product:
         raise DefinitionError(
-            f"the record's server has the version {version!r}, which no image has; use --format"
+            f"the record is of {server.product}, and the images are of {server.name}; use --format"
             " role",
             path="--format",
         )
-    return version
+    if not re.fullmatch(r"\w[\w.-]{0,127}", server.version, re.ASCII):
+        raise DefinitionError(
+            f"the record's server has the version {server.version!r}, which no image has; use"
+            " --format role",
+            path="--format",
+        )
+    return server.version
 
 
 def _backend() -> dict[str, object]:

@@ -103,7 +103,7 @@ def provenance(study: StudyResult, chosen: ConfigurationRecord) -> list[str]:
         study.sentence,
         *why,
         (
-            f"Holds for {record.server.name} {record.server.version}, this workload, rate and host;"
+            f"Holds for {record.server.words}, this workload, rate and host;"
             " measure again elsewhere. Paths, ports and the user are examples: fit them to yours."
         ),
     ]

@@ -62,7 +62,7 @@ def _entry(name: str, records: Sequence[Record]) -> list[str]:
     host = first.host
     servers = [first.server] if first.contest is None else list(first.contest.servers)
     where = (
-        f"{' and '.join(f'{s.name} {s.version}' for s in servers)}; {host.cpu_model},"
+        f"{' and '.join(s.words for s in servers)}; {host.cpu_model},"
         f" {len(host.cpus)} cores, {host.distribution}, {host.kernel};"
         f" {moment(first.started_unix_s)}, tuner {first.tuner_version}"
     )

@@ -45,7 +45,7 @@ def _provenance(result: ContestResult, contender: Contender) -> list[str]:
     """Return the provenance of an arm's configuration, and its claims."""
     record, contest = result.record, result.contest
     case = f", {contest.case}" if contest.case else ""
-    found = contest.servers[[s.name for s in contest.servers].index(contender.server)]
+    found = contest.server_of(contender)
     return [
         (
             f"From tuner {record.tuner_version}, study {record.name}: {contender.label},"
@@ -57,7 +57,7 @@ def _provenance(result: ContestResult, contender: Contender) -> list[str]:
             if contender.label in line.partition(":")[0].split(" against ")
         ),
         (
-            f"Holds for {found.name} {found.version}, this workload, rate and host; measure again"
+            f"Holds for {found.words}, this workload, rate and host; measure again"
             " elsewhere. Paths, ports and the user are examples: fit them to yours."
         ),
     ]

@@ -97,9 +97,11 @@ def runnable(program: str, lab: Path) -> str:
     found = Path(program).resolve()
     if _is_reachable(found):
         return program
-    copy = lab / "programs" / found.name
+    # Two programs may have one name.
+    place = hashlib.sha256(str(found).encode()).hexdigest()[:12]
+    copy = lab / "programs" / place / found.name
     try:
-        for folder in (lab, copy.parent):
+        for folder in (lab, copy.parent.parent, copy.parent):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             if folder.is_symlink() or folder.stat().st_uid != 0:
                 raise HostError(f"{folder} is not root's own folder; remove it")

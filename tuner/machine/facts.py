@@ -68,10 +68,18 @@ class ServerFacts:
     name: str
     binary: str
     version: str
+    """Version of the server; of a product made of it, the version that it corresponds to."""
     modules: tuple[str, ...]
     """Names of compiled-in modules and features, without ``--with-`` and ``_module``."""
     build: str
     """Complete output of ``nginx -V`` or its equivalent."""
+    product: str = ""
+    """``OpenResty 1.25.3.1 (nginx 1.25.3)``; empty for the server itself."""
+
+    @property
+    def words(self) -> str:
+        """Name and version for reports."""
+        return self.product or f"{self.name} {self.version}"
 
     @property
     def version_tuple(self) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ Every phase is a function of a bench and of the results of earlier phases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tuner.goals.goals import Goals
@@ -114,9 +114,15 @@ class Bench:
     freezes: bool = False
     """True if servers are stopped while it is not their turn in a window of slices."""
     deaths: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
-    """Deployments in which a server ended unexpectedly, by configuration."""
+    """Deployments in which a server ended unexpectedly, by configuration and program."""
     address: str = "127.0.0.1"
     """Address of the instances for the generator."""
+    makers: Mapping[str, MakeInstance] = field(default_factory=dict)
+    """For arms of one server with different programs, ``make_instance`` by program."""
+
+    def of_program(self, program: str) -> Bench:
+        """Return the bench with instances of this program; itself if it is empty."""
+        return replace(self, make_instance=self.makers[program]) if program else self
 
     @property
     def objective(self) -> Objective:

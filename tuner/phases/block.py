@@ -83,6 +83,8 @@ class Arm:
     label: str
     configuration: Configuration
     trial: int | None = None
+    program: str = ""
+    """Path of its server's program, if arms of one server have different ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,9 @@ class _Run:
         arms = sorted(self._spec.arms, key=lambda arm: self._instances[arm.label].slot or 0)
         specs = [
             replace(
-                self._bench.make_instance(_folder(slot), arm.configuration, port),
+                self._bench.of_program(arm.program).make_instance(
+                    _folder(slot), arm.configuration, port
+                ),
                 instance=arm.label,
             )
             for slot, (arm, port) in enumerate(zip(arms, ports, strict=True))
@@ -441,7 +445,8 @@ class _Run:
         if not words:
             return window
         digest = self._instances[window.instance].digest
-        deaths = self._bench.deaths.setdefault(digest, set())
+        program = next(a.program for a in self._spec.arms if a.label == window.instance)
+        deaths = self._bench.deaths.setdefault(f"{digest} {program}".rstrip(), set())
         deaths.add((self._number, window.window_id if self._alone else ""))
         if len(deaths) > 1:
             again = f"{words}; it did in {len(deaths)} deployments of this configuration"

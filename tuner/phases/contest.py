@@ -161,7 +161,8 @@ def probe_contest(
     capacity = seen.of(weakest.label)
     load = contest_load(wanted_per_s, capacity, kind)
     try:
-        found, load = settle(bench, weakest.configuration, load, capacity)
+        own = bench.of_program(weakest.program)
+        found, load = settle(own, weakest.configuration, load, capacity)
     except OverloadedError:
         return ContestLoad(load.rate_per_s, source=load.source)
     words = load.words(len(bench.store.record().cores.server))

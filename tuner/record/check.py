@@ -326,6 +326,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "name": _matches("[a-z][a-z0-9_-]{0,63}", "server"),
         "binary": _line,
         "version": _version,
+        "product": _line,
     },
     Contest: {
         "mode": _matches("open|closed", "mode"),
@@ -340,7 +341,12 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "capacities_per_s": _each(component),
         "results": _each(_line),
     },
-    Contender: {"label": component, "server": component, "digest": _digest},
+    Contender: {
+        "label": component,
+        "server": component,
+        "digest": _digest,
+        "program": _line,
+    },
     Ladder: {"passes": _repeats, "window_s": _positive_s, "rates_per_s": _each(_rate)},
     Measurement: {
         "window_id": _window,

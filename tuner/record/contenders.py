@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,6 +31,8 @@ class Contender:
     """Provenance of the configuration, in words."""
     not_carried: tuple[str, ...] = ()
     """Published settings without a parameter here, each with the reason."""
+    program: str = ""
+    """Path of its program, if arms of one server have different ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +127,29 @@ class Contest:
     """Scaling of the published sizes, in words."""
     published: Published | None = None
     results: Mapping[str, str] = field(default_factory=dict)
-    """Names of the studies that found the tuned configurations, by server."""
+    """Names of the studies that found the tuned configurations, by server, or by server and
+    program."""
+
+    def server_of(self, contender: Contender) -> ServerFacts:
+        """Return the facts of an arm's server."""
+        named = [found for found in self.servers if found.name == contender.server]
+        own = [found for found in named if found.binary == contender.program]
+        return (own or named)[0]
+
+
+def server_keys(servers: Sequence[ServerFacts]) -> tuple[str, ...]:
+    """Return the key of each server in ``AlignedDefault.by_server``."""
+    names = [found.name for found in servers]
+    words = server_words(servers)
+    return tuple(
+        name if names.count(name) == 1 else more for name, more in zip(names, words, strict=True)
+    )
+
+
+def server_words(servers: Sequence[ServerFacts]) -> tuple[str, ...]:
+    """Return each server's name and version, with its program if they repeat."""
+    words = [found.words for found in servers]
+    return tuple(
+        found.words if words.count(found.words) == 1 else f"{found.words} ({found.binary})"
+        for found in servers
+    )

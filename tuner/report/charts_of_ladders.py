@@ -207,9 +207,11 @@ def _x(result: ContestResult) -> alt.X:
 
 
 def _colour(result: ContestResult) -> alt.Color:
-    """By server; by configuration where there is one server only."""
+    """By server; by configuration where there is one server only, and by arm with its programs."""
     servers = list(dict.fromkeys(c.server for c in result.contest.contenders))
     field, values = ("server", servers) if len(servers) > 1 else ("kind", _kinds(result))
+    if any(arm.program for arm in result.contest.contenders):
+        field, values = "arm", [arm.label for arm in result.contest.contenders]
     legend = alt.Legend(orient="top", title=None)
     if len(values) > len(_COLOURS):
         return alt.Color(f"{field}:N", sort=values, legend=legend)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tuner.judge.contest_results import ContestResult
-from tuner.record.contenders import Contest
+from tuner.record.contenders import Contest, server_keys, server_words
 from tuner.report.contest_tables import (
     COMPARED_HEAD,
     LADDER_HEAD,
@@ -83,7 +83,7 @@ def common_sections(results: Sequence[ContestResult]) -> list[Section]:
                 ),
             )
         )
-    names = tuple(f"{server.name} {server.version}" for server in first.servers)
+    names = server_words(first.servers)
     alike = Table(("what", *names), tuple(_alike_rows(first)), wordy=True)
     parts = (
         Section("Not carried over from published configurations", points=tuple(_lost(results))),
@@ -173,8 +173,9 @@ def _ratio_titles(result: ContestResult) -> dict[str, str]:
 
 
 def _alike_rows(contest: Contest) -> list[tuple[str, ...]]:
+    keys = server_keys(contest.servers)
     return [
-        (f"{alike.what}: {alike.why}", *(alike.by_server.get(s.name, "") for s in contest.servers))
+        (f"{alike.what}: {alike.why}", *(alike.by_server.get(key, "") for key in keys))
         for alike in contest.alike
     ]
 

@@ -123,7 +123,11 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             for entry in record.applied
         ],
         "warnings": list(study.warnings),
-        "server": {"name": record.server.name, "version": record.server.version},
+        "server": {
+            "name": record.server.name,
+            "version": record.server.version,
+            **({"product": record.server.product} if record.server.product else {}),
+        },
         "host": record.host.hostname,
         "tuner_version": record.tuner_version,
         **_places(folder),

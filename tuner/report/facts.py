@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from tuner.definition.sampler_names import AUTO
 from tuner.judge.results import StudyResult
 from tuner.judge.support import LEAST_STARTS
-from tuner.machine.facts import CoreSplit
+from tuner.machine.facts import CoreSplit, ServerFacts
 from tuner.machine.topology import cpu_ranges
 from tuner.measurement.bottleneck import busy_share
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement
-from tuner.record.contenders import Evidence
+from tuner.record.contenders import Evidence, server_words
 from tuner.record.model import Original, Protocol, Record, TrialState
 from tuner.stats.words import counted
 from tuner.words.figures import UNKNOWN, figure, moment, setting, significant
@@ -42,7 +42,7 @@ def host_facts(study: StudyResult) -> Facts:
     host = record.host
     servers = record.contest.servers if record.contest else [record.server]
     return [
-        *(("Server", f"{found.name} {found.version} ({found.binary})") for found in servers),
+        *(("Server", f"{one.words} ({one.binary}){_arms_of(record, one)}") for one in servers),
         ("Host", host.hostname),
         ("CPU", f"{host.cpu_model}, {len(host.cpus)} in use"),
         ("Cores", _cores(record.cores)),
@@ -54,6 +54,13 @@ def host_facts(study: StudyResult) -> Facts:
         ("Generator", record.generator),
         ("tuner", record.tuner_version),
     ]
+
+
+def _arms_of(record: Record, server: ServerFacts) -> str:
+    """Return the arms of a program, if arms of one server have different ones."""
+    known = record.contest.contenders if record.contest else ()
+    labels = [arm.label for arm in known if arm.program and arm.program == server.binary]
+    return f": {', '.join(labels)}" if labels else ""
 
 
 def method_facts(study: StudyResult) -> Facts:
@@ -116,7 +123,7 @@ def _windows(study: StudyResult) -> list[Measurement]:
 def servers_in_words(record: Record) -> str:
     """Return the measured servers with their versions."""
     found = record.contest.servers if record.contest else [record.server]
-    return " and ".join(f"{server.name} {server.version}" for server in found)
+    return " and ".join(server_words(found))
 
 
 def protocol_facts(study: StudyResult) -> Facts:
@@ -274,7 +281,7 @@ def scope(study: StudyResult) -> str:
     busy = busy_share(windows, record.cores) if calibration.busy_share is None else None
     if busy is not None:
         parts.append(f"with the baseline's cores {figure(busy, 'share')} busy")
-    parts.append(f"for {record.server.name} {record.server.version} on {record.host.hostname}")
+    parts.append(f"for {record.server.words} on {record.host.hostname}")
     return f"The figures hold for the typical block of {len(study.used)}, {', '.join(parts)}."
 
 

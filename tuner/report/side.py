@@ -96,7 +96,7 @@ def _row(study: StudyResult) -> tuple[str, ...]:
         figure(claim.candidate, claim.unit) if claim else UNKNOWN,
         str(found.n) if found else "0",
         study.goals.words,
-        f"{record.server.name} {record.server.version}",
+        record.server.words,
         str(record.definition.get("workload", UNKNOWN)),
         record.host.hostname,
         moment(record.started_unix_s)[:10],
@@ -110,7 +110,7 @@ def _rate(study: StudyResult) -> str:
 
 _SHARED: tuple[tuple[str, Callable[[StudyResult], str]], ...] = (
     ("objective", lambda study: study.goals.words),
-    ("server", lambda study: f"{study.record.server.name} {study.record.server.version}"),
+    ("server", lambda study: study.record.server.words),
     ("workload", lambda study: str(study.record.definition.get("workload", UNKNOWN))),
     ("baseline", baseline_name),
     ("host", lambda study: study.record.host.hostname),

@@ -27,6 +27,12 @@ syntax = NGINX
 usual_place = UsualPlace("/etc/nginx/nginx.conf", "nginx -t -c %s", "nginx", "nginx")
 file_name = usual_place.file
 
+_PRODUCT = re.compile(r"version: ([^/\s]+)/")
+_OLDEST = {"angie": "1.22.0", "freenginx": "1.25.4"}
+"""Versions of Nginx up to which products are surely alike, if they print their own only.
+
+https://angie.software/en/oss_changes/, https://freenginx.org/en/CHANGES
+"""
 _CANDIDATES = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
 
 
@@ -46,12 +52,33 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 
 def parse_build(text: str, binary: str) -> ServerFacts:
-    """Parse the output of ``nginx -V``."""
-    found = version(r"nginx version: [^/]+/([0-9.]+)", text, f"{binary} -V")
+    """Parse the output of ``nginx -V``, also of Nginx's relatives."""
+    found = version(r"[a-zA-Z]+ version: [^/\s]+/([0-9.]+)", text, f"{binary} -V")
     # A dynamic module is available only with load_module.
     words = re.findall(r"--with-([a-z0-9_-]+)(?![a-z0-9_-]|=dynamic)", text)
     modules = tuple(sorted({word.removesuffix("_module") for word in words}))
-    return ServerFacts(name, binary, found, modules, text.strip())
+    product, corresponding = _product(text, found)
+    return ServerFacts(name, binary, corresponding, modules, text.strip(), product)
+
+
+def _product(text: str, found: str) -> tuple[str, str]:
+    """Return a relative's name and version, and the version of Nginx that it corresponds to.
+
+    OpenResty prints the version of its Nginx with a fourth number of its own. Angie and Tengine
+    print the version of their Nginx in a second line; the first versions of Angie did not. What is
+    unknown counts as the oldest possible version, which lacks the newest parameters.
+    """
+    first = _PRODUCT.search(text)
+    product = first[1] if first else name
+    base = re.search(r"^nginx version: nginx/([0-9.]+)", text, re.MULTILINE)
+    if product == "openresty":
+        corresponding = ".".join(found.split(".")[:3])
+        return f"OpenResty {found} (nginx {corresponding})", corresponding
+    if product == name:
+        return "", found
+    if base:
+        return f"{product} {found} (nginx {base[1]})", base[1]
+    return f"{product} {found}", _OLDEST.get(product.lower(), found)
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Protocol
 
-from tuner.errors import HostError
+from tuner.errors import DefinitionError, HostError, quoted
 
 _PATIENCE_S = 30.0
 
@@ -53,6 +56,37 @@ def find(candidates: Sequence[str], missing: str) -> str:
         if found is not None:
             return found
     raise HostError(missing)
+
+
+def named_program(path: str, option: str) -> str:
+    """Return the absolute path of a program that the user names.
+
+    Args:
+        path: its path; absolute for another host.
+        option: name of the option, for messages.
+
+    Raises:
+        DefinitionError: it is not an executable regular file.
+    """
+    host = _HOST.get()
+    if not path.isprintable():
+        raise DefinitionError(f"{quoted(path)} is not the path of a program", path=option)
+    if host is not None:
+        if not path.startswith("/"):
+            raise DefinitionError(f"{path}: write the whole path on the target", path=option)
+        if host.which(path) is None:
+            raise DefinitionError(f"{path} is not an executable file of the target", path=option)
+        return path
+    program = Path(path).absolute()
+    try:
+        mode = program.stat().st_mode
+    except OSError as error:
+        raise DefinitionError(f"{program}: {error.strerror}", path=option) from None
+    if not stat.S_ISREG(mode):
+        raise DefinitionError(f"{program} is not a file; name the program", path=option)
+    if not os.access(program, os.X_OK):
+        raise DefinitionError(f"{program} is not executable; name the program", path=option)
+    return str(program)
 
 
 def version(pattern: str, text: str, command: str) -> str:

@@ -129,6 +129,8 @@ _LATER: Mapping[str, object] = {
     "evidence": "typical",
     "busy_share": None,
     "backend_apart": False,
+    "product": "",
+    "program": "",
 }
 """Fields that older records lack, with the value that says so."""
 
