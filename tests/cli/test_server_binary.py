@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tests.cli.conftest import Tuner
 from tests.hosts.nginxes import needs_nginx
+from tests.servers.test_nginx import DEBIAN
 from tuner.app import server_binary
-from tuner.cli.meet import entries_of
+from tuner.app.contests import look
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import create_store, open_bench
+from tuner.cli import doctor, space
+from tuner.cli.lint import findings
+from tuner.cli.meet import Match, entries_of, with_program
 from tuner.definition.study import load_study
-from tuner.errors import DefinitionError
-from tuner.record.contenders import server_keys, server_words
+from tuner.errors import DefinitionError, HostError
+from tuner.hosts.deployer import Deployer, InstanceSpec, InstanceState
+from tuner.judge.plan import BlockPlan
+from tuner.machine.facts import ServerFacts
+from tuner.own.server import OwnOptions
+from tuner.phases import contest
+from tuner.phases.block import Arm
+from tuner.record.contenders import Contender, server_keys, server_words
 from tuner.servers import nginx
 from tuner.servers.program import named_program
+from tuner.store.store import Store, sqlite_url
+from tuner.testing.lab import SimulatedGenerator, SimulatedHost
 from tuner.testing.sample_record import sample_record
+from tuner.workload.workload import load_workload
 
 OPTION = server_binary.OPTION
+DUEL = ("compare", "nginx:stock", "nginx:stock")
 
 
 def test_a_study_names_its_program(tmp_path: Path) -> None:
@@ -118,6 +138,178 @@ def test_programs_that_do_not_fit_the_arms_are_refused(
     """The message says which one is missing."""
     with pytest.raises(DefinitionError, match=said):
         entries_of(arms, programs)
+
+
+def test_a_study_file_names_the_program_of_a_comparison() -> None:
+    """Its program serves all arms of one server, unless the option names others."""
+    base = load_study("static", {server_binary.KEY: "/new"})
+    match = Match.of(("nginx:stock", "nginx:hand"), {}, "mine.yaml", limit=None, ladder=False)
+    assert {arm.program for arm in with_program(match, base)[1]} == {"/new"}
+    chosen = replace(match, server_binary=("/a", "/b"))
+    assert [arm.program for arm in with_program(chosen, base)[1]] == ["/a", "/b"]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: SimulatedHost) -> list[str]:  # noqa: ARG001 - its own detection is replaced
+    """Two programs on a simulated host; each reports Debian's build."""
+
+    def detect(binary: str | None = None) -> ServerFacts:
+        return nginx.parse_build(DEBIAN, binary or "/usr/sbin/nginx")
+
+    monkeypatch.setattr(nginx, "detect", detect)
+    made = [tmp_path / "old" / "nginx", tmp_path / "new" / "nginx"]
+    for path in made:
+        path.parent.mkdir()
+        path.touch(mode=0o755)
+    return [str(path) for path in made]
+
+
+def contenders() -> Sequence[Contender]:
+    """Return the arms in the record of ``duel``."""
+    found = Store.open(sqlite_url(Path("studies/duel")), "duel.contest").record().contest
+    assert found is not None
+    return found.contenders
+
+
+def test_a_comparison_from_elsewhere_resumes_with_its_programs(
+    tuner: Tuner, host: SimulatedHost, programs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user names them again; they are never started only because the record names them."""
+    old, new = programs
+    named = (OPTION, old, OPTION, new)
+    host.faults = replace(host.faults, interrupted={12})
+    assert tuner(*DUEL, *named, "--time", "10s", "--name", "duel").code == 130
+    host.faults = replace(host.faults, interrupted=set())
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
+    deployed = host.deployments
+    resumed = (*DUEL, "--resume", "--name", "duel", "--foreign")
+    for wrong, said in (
+        ((), f"if you trust them, add: {OPTION} {old} {OPTION} {new}"),
+        ((OPTION, new, OPTION, old), f"the run began with {OPTION} {old}"),
+    ):
+        refused = tuner(*resumed, *wrong)
+        assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert host.deployments == deployed
+    done = tuner(*resumed, *named)
+    assert done.code == 0, done.err
+    assert [arm.program for arm in contenders()] == programs
+
+
+def test_a_comparison_from_here_keeps_its_programs() -> None:
+    """It resumes without naming them, and refuses others."""
+    server_binary.confirm_programs(["/old", "/new"], (), elsewhere=False)
+    server_binary.confirm_programs(None, (), elsewhere=True)
+    with pytest.raises(DefinitionError, match="began with the installed servers"):
+        server_binary.confirm_programs([], ("/new",), elsewhere=False)
+
+
+class Watched:
+    """A deployer that keeps the last bytes of each instance's program."""
+
+    def __init__(self, deployer: Deployer) -> None:
+        self._deployer = deployer
+        self.ends: dict[str, set[bytes]] = {}
+
+    def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
+        """Implement ``Deployer.deploy``."""
+        states = self._deployer.deploy(instances)
+        for label, state in states.items():
+            exes = [Path(f"/proc/{pid}/exe") for pid in state.pids]
+            self.ends[label] = {exe.read_bytes()[-3:] for exe in exes}
+        return states
+
+    def switch(self, instance: InstanceSpec) -> InstanceState:
+        """Implement ``Deployer.switch``."""
+        return self._deployer.switch(instance)
+
+    def stop(self) -> None:
+        """Implement ``Deployer.stop``."""
+        self._deployer.stop()
+
+
+@needs_nginx[0]
+@needs_nginx[1]
+def test_each_arm_is_served_by_its_own_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every process of an arm runs the program of that arm, by its own /proc/PID/exe."""
+    monkeypatch.chdir(tmp_path)
+    short = BlockPlan(rounds=1, window_s=0.2, first_warmup_s=0.1, warmup_s=0.1)
+    monkeypatch.setattr(contest, "CAPACITY", short)
+    copies = {"old": tmp_path / "old" / "nginx", "new": tmp_path / "new" / "nginx"}
+    for name, copy in copies.items():
+        copy.parent.mkdir()
+        shutil.copy(nginx.detect().binary, copy)
+        with copy.open("ab") as file:  # Bytes after the last section change nothing.
+            file.write(name.encode())
+    found = [
+        look(
+            *("nginx", load_workload("static"), {"seed": 1}),
+            space=None,
+            name="duel",
+            watch=False,
+            program=str(copy),
+        )
+        for copy in copies.values()
+    ]
+    folder, quiet = Path("studies/duel"), TerminalProgress(quiet=True)
+    store = create_store(found[0], folder)
+    with open_bench(found[0], folder, quiet, store, found[1:]) as (bench, _):
+        watched = Watched(bench.deployer)
+        arms = [Arm(name, bench.baseline, program=str(copies[name])) for name in copies]
+        seen = contest.measure_capacities(replace(bench, deployer=watched), arms)
+    assert watched.ends == {"old": {b"old"}, "new": {b"new"}}
+    assert all(seen.per_s[name] > 0 for name in copies)
+
+
+def test_a_space_is_bound_to_the_named_program(tmp_path: Path) -> None:
+    """Its version counts; an assumed one contradicts it."""
+    newer = tmp_path / "nginx"
+    newer.write_text("#!/bin/sh\necho nginx version: nginx/1.29.7 >&2\n")
+    newer.chmod(0o755)
+    run = CliRunner().invoke
+    shown = run(space.command, ["show", "nginx/static", OPTION, str(newer), "--json"])
+    assert json.loads(shown.output)["server"]["version"] == "1.29.7"
+    for more, said in (
+        (("show", "nginx/static", "--assume", "1.29.7"), "leave out --assume"),
+        (("explain", "sendfile"), "name its space: --space"),
+    ):
+        error = run(space.command, [*more, OPTION, str(newer)]).exception
+        assert isinstance(error, DefinitionError)
+        assert said in str(error)
+
+
+def test_the_doctor_checks_and_measures_the_named_program(
+    tuner: Tuner, host: SimulatedHost, programs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It replaces the installed servers, also in the measurement of the noise."""
+    asked: list[str] = []
+
+    def measure_here(_server: str, *, program: str, **_: object) -> None:
+        asked.append(program)
+        raise HostError("enough")
+
+    monkeypatch.setattr(doctor, "measure_here", measure_here)
+    monkeypatch.setattr(doctor, "watched_stalls", lambda _: ())
+    monkeypatch.setattr(doctor, "_native", lambda: SimulatedGenerator(host))
+    monkeypatch.setattr(doctor, "_self_test", list)
+    done = tuner("doctor", "--json", OPTION, programs[1])
+    rows = {row["what"]: row["text"] for row in json.loads(done.out)}
+    assert rows["nginx"] == f"nginx 1.22.1 at {programs[1]}"
+    assert "caddy" not in rows
+    assert asked == [programs[1]]
+    wrong = tuner("doctor", OPTION, "/nowhere/nginx")
+    assert (wrong.code, "No such file" in wrong.err) == (2, True)
+
+
+def test_a_configuration_is_linted_for_the_named_program(
+    programs: list[str], tmp_path: Path
+) -> None:
+    """The command that measures a finding names it as well."""
+    path = tmp_path / "nginx.conf"
+    path.write_text("events {}\nhttp {\n    sendfile off;\n}\n")
+    found = findings(OwnOptions(str(path)), None, programs[0])
+    assert any(f"{OPTION} {programs[0]} --config" in finding.measure for finding in found)
 
 
 def test_two_programs_of_one_server_have_different_names() -> None:

@@ -1,4 +1,4 @@
-"""What ``-V`` prints of Nginx's relatives, as people have published it."""
+"""Texts that Nginx's relatives print for ``-V``, as published."""
 
 from __future__ import annotations
 

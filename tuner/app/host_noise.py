@@ -7,12 +7,13 @@ from pathlib import Path
 
 from tuner.app.preflight import preflight
 from tuner.app.progress import TerminalProgress
+from tuner.app.server_binary import KEY
 from tuner.app.session import create_store, open_bench
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.phases.host_noise import HostNoise, measure_noise
 
 
-def measure_here(server: str, *, time_s: float) -> HostNoise:
+def measure_here(server: str, *, time_s: float, program: str = "") -> HostNoise:
     """Measure identical instances of a server with its stock configuration.
 
     All files are in a temporary folder, which is removed afterwards.
@@ -20,11 +21,13 @@ def measure_here(server: str, *, time_s: float) -> HostNoise:
     Args:
         server: name of an installed server.
         time_s: length of the study in question.
+        program: path of the server's program; empty for the installed one.
 
     Raises:
         HostError, InstrumentError: it cannot be measured here; the message has the reason.
     """
-    definition = load_study(BASE_STUDY, {"server": server, "baseline": "stock"})
+    asked = {"server": server, "baseline": "stock", KEY: program or None}
+    definition = load_study(BASE_STUDY, asked)
     found = preflight(definition, watch=False)
     progress = TerminalProgress()
     with tempfile.TemporaryDirectory(prefix="tuner-doctor-") as name:

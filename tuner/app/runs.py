@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ import msgspec
 from tuner.app.preflight import Preflight
 from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same
-from tuner.app.server_binary import KEY
+from tuner.app.server_binary import KEY, confirm_programs
 from tuner.app.session import STUDIES, create_store
 from tuner.errors import DefinitionError, StoreError
 from tuner.store.signature import made_here
@@ -62,21 +62,24 @@ def find_run(called: object, wanted: GivenOptions) -> tuple[str, GivenOptions]:
     )
 
 
-def reopen_run(called: object, wanted: GivenOptions, options: type[_T]) -> tuple[str, _T]:
+def reopen_run(
+    called: object, wanted: GivenOptions, options: type[_T], programs: Sequence[str] = ()
+) -> tuple[str, _T]:
     """Return the name and the options of the run to resume, once its origin is confirmed.
 
     Args:
         called: name of the run; None for the newest with these options.
         wanted: options that it must have.
         options: class of the options.
+        programs: programs that the user names for its servers.
 
     Raises:
-        DefinitionError: there is none, or the user does not accept its origin.
+        DefinitionError: there is none, the user does not accept its origin, or it has other
+            programs.
     """
     name, kept = find_run(called, wanted)
-    # Somebody else's run may name any program of this machine.
-    dropped = ("command", KEY) if _confirm_run(name) else ("command",)
-    return name, msgspec.convert({k: v for k, v in kept.items() if k not in dropped}, options)
+    confirm_programs(kept.get(KEY), programs, elsewhere=_confirm_run(name))
+    return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, options)
 
 
 def _confirm_run(name: str) -> bool:

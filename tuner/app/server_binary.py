@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 
 from tuner.errors import DefinitionError, HostError
 from tuner.machine.facts import ServerFacts
@@ -35,6 +36,36 @@ def detect(server: Server, binary: str) -> ServerFacts:
     except HostError as error:
         said = str(error).partition("\n")[0]
         raise DefinitionError(f"{said}; name a program of {server.name}", path=OPTION) from None
+
+
+def confirm_programs(kept: object, named: Sequence[str], *, elsewhere: bool) -> None:
+    """Raise DefinitionError unless a resumed run may use the programs in its record.
+
+    A run from elsewhere may name any program of this machine, so the user must name it too.
+
+    Args:
+        kept: programs in the record; None without any.
+        named: programs that the user names now.
+        elsewhere: whether the run began elsewhere.
+
+    Raises:
+        DefinitionError: the user names other programs, or none for a run from elsewhere.
+    """
+    known = [str(program) for program in kept] if isinstance(kept, list | tuple) else []
+    if list(named) == known or not (named or elsewhere):
+        return
+    words = " ".join(f"{OPTION} {shlex.quote(program)}" for program in known)
+    if named:
+        raise DefinitionError(
+            f"the run began with {words or 'the installed servers'}; name the same, or begin a new"
+            " run",
+            path=OPTION,
+        )
+    raise DefinitionError(
+        f"the run was not begun here, and it names programs to start; if you trust them, add:"
+        f" {words}",
+        path=OPTION,
+    )
 
 
 def own_definition(record: Record) -> Mapping[str, object]:

@@ -7,11 +7,12 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import click
 
-from tuner.app import turn
+from tuner.app import server_binary, turn
 from tuner.app.cpu_notes import cpu_notes
 from tuner.app.host_noise import measure_here
 from tuner.app.notes import watched_stalls
@@ -32,7 +33,7 @@ from tuner.judge.claimable import (
 )
 from tuner.load.native import NativeGenerator
 from tuner.load.self_test import self_test
-from tuner.machine.facts import CoreSplit
+from tuner.machine.facts import DEFAULT_SERVER, CoreSplit, ServerFacts
 from tuner.machine.placement import place
 from tuner.machine.topology import Topology
 from tuner.measurement.stalls import StallRule
@@ -40,6 +41,7 @@ from tuner.own.server import OwnOptions
 from tuner.paths import data_dir, loadgen_binary
 from tuner.reading.printable import printable, printable_lines
 from tuner.servers.catalog import SERVERS
+from tuner.servers.catalog import server as server_of
 from tuner.space.space import spaces
 from tuner.words.drawing import drawn
 from tuner.words.figures import cores as cores_in_words
@@ -72,6 +74,7 @@ _EPILOG = """
 Examples:
   tuner doctor
   tuner doctor --quick --json
+  tuner doctor --server-binary ./new/nginx
   tuner doctor --config /etc/nginx/nginx.conf
   tuner doctor --config Caddyfile --json
   tuner doctor --config ./copy/nginx.conf --prefix /etc/nginx=./copy --sarif lint.sarif
@@ -94,9 +97,10 @@ Examples:
 @click.option(
     "--server",
     metavar="NAME",
-    help="Server of the configuration [guessed from the file's name].",
+    help="Server of the configuration or the program [guessed from the file's name, or nginx].",
     shell_complete=complete.servers,
 )
+@options.program
 @options.copies
 @click.option(
     "--sarif",
@@ -112,6 +116,7 @@ def command(
     quick: bool,
     config: Path | None,
     server: str | None,
+    program: str | None,
     prefix: tuple[str, ...],
     env_file: str | None,
     sarif: Path | None,
@@ -121,7 +126,8 @@ def command(
     Measures identical instances of a server for some 20 seconds to estimate what a study of ten
     minutes could claim here now. Then tests the load generator against a responder whose answers
     are known, on the cores that a study would use (about 20 seconds; `tuner-loadgen self-test`
-    prints more). Exits with code 3 if a requirement is missing.
+    prints more). Exits with code 3 if a requirement is missing. With --server-binary, checks and
+    measures this program instead of the installed servers.
 
     With --config, reads a configuration and its includes and checks them against this host. Prints
     the file and line of each mistake, the reason, and a remedy; starts nothing. Exits with code 1
@@ -129,20 +135,23 @@ def command(
     """
     if config is not None:
         wishes = OwnOptions(str(config), prefix=prefix, env_file=env_file or "")
-        lint_command(wishes, server, as_json=as_json, sarif=sarif)
+        lint_command(wishes, server, program=program or "", as_json=as_json, sarif=sarif)
         return
     if prefix or env_file or sarif:
         raise DefinitionError("belongs to a configuration; name it: --config FILE", path="doctor")
+    named = server_binary.detect(server_of(server or DEFAULT_SERVER), program) if program else None
     rows, free = _free_cores()
-    measuring: Mapping[str, MakeRows] = {}
+    checks: dict[str, MakeRows] = {
+        "host": _host,
+        "servers": partial(_servers, named),
+        "ansible": _ansible,
+        "ports": _ports,
+    }
     if free:
-        measuring = {
-            "generator": _generator,
-            "noise": _expected_noise if quick else _measured_noise,
-        }
+        checks["generator"] = _generator
+        checks["noise"] = _expected_noise if quick else partial(_measured_noise, named)
     if free and not quick:
-        measuring = {**measuring, "instrument": _self_test}
-    checks = {**_CHECKS, **measuring}
+        checks["instrument"] = _self_test
     rows += [row for name, check in checks.items() for row in _safely(name, check)]
     if as_json:
         print_json([row.as_dict() for row in rows])
@@ -212,8 +221,10 @@ def _topology(topology: Topology, cores: CoreSplit) -> list[DoctorRow]:
     ]
 
 
-def _servers() -> list[DoctorRow]:
-    """Return the rows of the servers; one installed server is enough."""
+def _servers(named: ServerFacts | None) -> list[DoctorRow]:
+    """Return the rows of the servers; the named program or one installed server is enough."""
+    if named is not None:
+        return [DoctorRow(named.name, _OK, f"{named.words} at {named.binary}")]
     found: list[DoctorRow] = []
     absent: list[DoctorRow] = []
     for name, adapter in SERVERS.items():
@@ -263,14 +274,14 @@ def _expected_noise() -> list[DoctorRow]:
     ]
 
 
-def _measured_noise() -> list[DoctorRow]:
+def _measured_noise(named: ServerFacts | None) -> list[DoctorRow]:
     """Return the noise rows measured with identical instances; without a server, from stalls."""
-    server = _static_server()
+    server = _static_server(named)
     if server is None:
         return _expected_noise()
     cores = watched_stalls(_native())
     try:
-        noise = measure_here(server, time_s=STUDY_S)
+        noise = measure_here(server, time_s=STUDY_S, program=named.binary if named else "")
     except TunerError as error:
         found = from_stalls(cores)
         text = f"{error}; {FROM_STALLS}{found.words}"
@@ -310,8 +321,10 @@ def _of_cores(cores: Iterable[CoreStalls]) -> list[DoctorRow]:
     return [DoctorRow("", _OK, f"core {core.cpu}: {core.words}") for core in cores]
 
 
-def _static_server() -> str | None:
-    """Return the first installed server that can serve the files of the default study."""
+def _static_server(named: ServerFacts | None) -> str | None:
+    """Return the named or the first installed server that can serve the default study's files."""
+    if named is not None:
+        return named.name if f"{named.name}/static" in spaces() else None
     for name, adapter in SERVERS.items():
         with contextlib.suppress(HostError):
             adapter.detect()
@@ -352,11 +365,3 @@ def _us(value: float | None) -> str:
 def _ports() -> list[DoctorRow]:
     ports = local.free_ports(8)
     return [DoctorRow("ports", _OK, f"{ports[0]} to {ports[-1]} are free on loopback")]
-
-
-_CHECKS: Mapping[str, MakeRows] = {
-    "host": _host,
-    "servers": _servers,
-    "ansible": _ansible,
-    "ports": _ports,
-}

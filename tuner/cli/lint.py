@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from tuner.app import server_binary
 from tuner.app.printing import print_json
 from tuner.app.writing import writing
 from tuner.errors import HostError
@@ -33,13 +34,19 @@ _NEWEST = (99,)
 
 
 def lint_command(
-    wishes: OwnOptions, server: str | None, *, as_json: bool, sarif: Path | None = None
+    wishes: OwnOptions,
+    server: str | None,
+    *,
+    program: str = "",
+    as_json: bool,
+    sarif: Path | None = None,
 ) -> None:
     """Print the findings; exit with ``EXIT_WRONG`` if something is wrong.
 
     Args:
         wishes: the configuration.
         server: name of the server; None: guessed from the file's name.
+        program: path of its program; empty for the installed one.
         as_json: whether to print JSON.
         sarif: SARIF file to write.
 
@@ -47,7 +54,7 @@ def lint_command(
         DefinitionError: the file cannot be read, or is not a configuration.
         HostError: only the server's program can read the file, and it is not installed.
     """
-    found = findings(wishes, server)
+    found = findings(wishes, server, program)
     numbers = Counter(finding.severity for finding in found)
     if sarif is not None:
         _write(sarif, found)
@@ -62,22 +69,25 @@ def lint_command(
         raise click.exceptions.Exit(EXIT_WRONG)
 
 
-def findings(wishes: OwnOptions, server: str | None = None) -> tuple[Finding, ...]:
+def findings(
+    wishes: OwnOptions, server: str | None = None, program: str = ""
+) -> tuple[Finding, ...]:
     """Return the lint findings of a configuration for this server and this host.
 
     Args:
         wishes: the main file of the configuration.
         server: name of the server; None: guessed from the file's name.
+        program: path of its program; empty for the installed one.
     """
     name = server or catalog.server_of_file(Path(wishes.config))
     chosen = rules(name)
-    server_here = _found_server(name, needed=chosen.needs_program)
+    server_here = _found_server(name, program, needed=chosen.needs_program)
     found = chosen.lint_file(wishes, lint_facts(local.facts(), server_here), server_here.binary)
-    return _with_measurements(found, wishes, name)
+    return _with_measurements(found, wishes, name, program)
 
 
 def _with_measurements(
-    found: Sequence[Finding], wishes: OwnOptions, server: str
+    found: Sequence[Finding], wishes: OwnOptions, server: str, program: str
 ) -> tuple[Finding, ...]:
     """Return the findings with the commands and the effects of their settings."""
     known = rules(server).measurable
@@ -89,7 +99,7 @@ def _with_measurements(
     return tuple(
         replace(
             finding,
-            measure=_command(wishes, server, known[finding.rule]),
+            measure=_command(wishes, server, program, known[finding.rule]),
             measured=effects.get(known[finding.rule].name, ()),
         )
         if finding.rule in known
@@ -98,9 +108,10 @@ def _with_measurements(
     )
 
 
-def _command(wishes: OwnOptions, server: str, parameter: Measurable) -> str:
+def _command(wishes: OwnOptions, server: str, program: str, parameter: Measurable) -> str:
     """Return the command of a study of one parameter."""
     words = ["tuner", "optimize", *(["--server", server] if server != DEFAULT_SERVER else [])]
+    words += [server_binary.OPTION, program] if program else []
     words += ["--config", wishes.config, "--only", parameter.name]
     words += ["--allow", parameter.name] * parameter.trade
     words += [word for copy in wishes.prefix for word in ("--prefix", copy)]
@@ -135,14 +146,15 @@ def _write(path: Path, found: Sequence[Finding]) -> None:
         path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
-def _found_server(name: str, *, needed: bool) -> ServerFacts:
-    """Return the installed server, or a stand-in if its program is not needed.
+def _found_server(name: str, program: str, *, needed: bool) -> ServerFacts:
+    """Return the named program or the installed server, or a stand-in if no program is needed.
 
     Raises:
+        DefinitionError: ``program`` is not such a server.
         HostError: the server is needed and not installed.
     """
     try:
-        return catalog.server(name).detect()
+        return server_binary.detect(catalog.server(name), program)
     except HostError:
         if needed:
             raise

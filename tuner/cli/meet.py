@@ -166,12 +166,14 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     called = None
     if resume:
         called, match = _resumed(match)
-    entries, study_file = match.entries, match.study_file
+    entries = match.entries
     base = load_study(
-        study_file or BASE_STUDY,
+        match.study_file or BASE_STUDY,
         {**match.options, "server": entries[0].server},
         seed=FORMER_SEED if resume else None,
     )
+    if not resume:  # A resumed run has recorded its programs, and a file may have changed.
+        match, entries = with_program(match, base)
     limit = _limit(match.limit or base.slo or DEFAULT_LIMIT)
     options = {**match.options, "seed": base.seed}
     match = replace(match, options=options)
@@ -239,6 +241,7 @@ def rehearse_match(what: str, match: Match, *, as_json: bool, quiet: bool) -> No
     entries = match.entries
     first = {**match.options, "server": entries[0].server}
     base = load_study(match.study_file or BASE_STUDY, first)
+    match, entries = with_program(match, base)
     _limit(match.limit or base.slo or DEFAULT_LIMIT)
     dry_run.take_cores(base.inventory, TerminalProgress(quiet=quiet))
     name = _name(entries, base, match.options)
@@ -254,6 +257,13 @@ def rehearse_match(what: str, match: Match, *, as_json: bool, quiet: bool) -> No
     dry_run.show(plans, as_json=as_json)
 
 
+def with_program(match: Match, base: StudyDefinition) -> tuple[Match, tuple[Entry, ...]]:
+    """Return the match and its entries; a study file may name one program for all of them."""
+    if base.server_binary and not match.server_binary:
+        match = replace(match, server_binary=(base.server_binary,))
+    return match, match.entries
+
+
 def _name(entries: Sequence[Entry], base: StudyDefinition, options: Mapping[str, object]) -> str:
     """Return the name of a new comparison."""
     given = base.name if options.get("name") else ""
@@ -267,8 +277,6 @@ def _resumed(match: Match) -> tuple[str, Match]:
         DefinitionError: there is none, or options are given that it keeps.
     """
     given = {key: value for key, value in match.options.items() if key != "name"}
-    if match.server_binary:
-        given[KEY] = match.server_binary
     asked = {"study": match.study_file, "limit": match.limit}
     if given or any(asked.values()):
         others = {**given, **{name: True for name, value in asked.items() if value}}
@@ -277,7 +285,7 @@ def _resumed(match: Match) -> tuple[str, Match]:
             path="--resume",
         )
     wanted = {"command": "meet", "arms": list(match.arms)}
-    return reopen_run(match.options.get("name"), wanted, Match)
+    return reopen_run(match.options.get("name"), wanted, Match, match.server_binary)
 
 
 def verdict_words(record: Record) -> set[str]:

@@ -26,6 +26,16 @@ _BINARY = [
         multiple=True,
         help="Run this program of the server; in a comparison of servers repeat it, once for each"
         " arm [the installed one].",
+        shell_complete=complete.files,
+    ),
+]
+_PROGRAM = [
+    click.option(
+        "--server-binary",
+        "program",
+        metavar="PATH",
+        help="Use this program of the server [the installed one].",
+        shell_complete=complete.files,
     ),
 ]
 _WORKLOAD = [
@@ -364,8 +374,13 @@ def workload(function: _F) -> _F:
 
 
 def server_binary(function: _F) -> _F:
-    """Add the option for the program of the server."""
+    """Add the option for the program of a study's server."""
     return _apply(function, _BINARY)
+
+
+def program(function: _F) -> _F:
+    """Add the option for the program of a server that is not measured against another."""
+    return _apply(function, _PROGRAM)
 
 
 def own(function: _F) -> _F:

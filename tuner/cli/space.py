@@ -13,8 +13,9 @@ from typing import Any, TextIO, TypeVar, cast
 
 import click
 
+from tuner.app import server_binary
 from tuner.app.printing import print_json
-from tuner.cli import complete
+from tuner.cli import complete, options
 from tuner.cli.space_text import as_data, explain_lines, show_lines
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
@@ -47,6 +48,7 @@ Examples:
   tuner space show nginx/static
   tuner space show nginx/static --workload https --json
   tuner space show nginx/static --assume 1.29.7
+  tuner space check nginx/static --server-binary ./new/nginx
   tuner space check my.yaml
   tuner space check nginx/proxy --workload proxy --samples 400
   tuner space explain sendfile_max_chunk
@@ -59,6 +61,16 @@ _MOST_REASONS = 5
 
 
 @dataclass(frozen=True, slots=True)
+class _Facts:
+    """The options for the facts that a space is bound to."""
+
+    workload: str | None = None
+    force: Sequence[str] = ()
+    assume: str | None = None
+    program: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Bound:
     space: Space
     server: ServerFacts
@@ -67,8 +79,9 @@ class _Bound:
 
 
 def _binding(function: _F) -> _F:
-    """Add the options for the facts that a space is bound to."""
+    """Add the options of ``_Facts``."""
     for option in (
+        options.program,
         click.option(
             "--assume",
             metavar="VERSION",
@@ -101,15 +114,13 @@ def command() -> None:
 @click.argument("name", metavar="NAME|FILE", shell_complete=complete.spaces)
 @_binding
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def show(
-    name: str, *, workload: str | None, force: Sequence[str], assume: str | None, as_json: bool
-) -> None:
+def show(name: str, *, as_json: bool, **given: Any) -> None:
     """Show a space as it applies to this host, server and workload.
 
     Prints ranges, the defaults of each baseline, the searched parameters, and the excluded ones
     with the reason.
     """
-    bound = _bind(name, workload, force, assume)
+    bound = _bind(name, _Facts(**given))
     if as_json:
         print_json(as_data(bound.space, bound.server, bound.workload))
         return
@@ -130,21 +141,19 @@ def show(
     shell_complete=complete.spaces,
 )
 @_binding
-def explain(
-    parameter: str,
-    *,
-    name: str | None,
-    workload: str | None,
-    force: Sequence[str],
-    assume: str | None,
-) -> None:
+def explain(parameter: str, *, name: str | None, **given: Any) -> None:
     """Explain a parameter: its effect, its range on this host, and its trade-off."""
+    facts = _Facts(**given)
+    if facts.program and not name:
+        raise DefinitionError(
+            "is the program of one server; name its space: --space", path=server_binary.OPTION
+        )
     known: set[str] = set()
     explained = False
     for candidate in (name,) if name else (*spaces(), BUILT_IN):
         try:
             # Which protocol a location speaks is known only with the user's own configuration.
-            bound = _bind(candidate, workload, force, assume, upstream=BACKEND_PROTOCOLS)
+            bound = _bind(candidate, facts, upstream=BACKEND_PROTOCOLS)
         except HostError:
             # The space's server is not installed, which matters only for a named space.
             if name:
@@ -184,26 +193,17 @@ def explain(
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
-def check(
-    name: str,
-    *,
-    workload: str | None,
-    force: Sequence[str],
-    assume: str | None,
-    samples: int,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def check(name: str, *, samples: int, seed: int, as_json: bool, quiet: bool, **given: Any) -> None:
     """Check a space and validate its configurations with the real server.
 
     Reports a mistake in the file with its line. Then renders the three baselines and random
     configurations, with every trade-off allowed, and validates them. Exits with code 2 if the
     server refuses one.
     """
-    if assume:
+    facts = _Facts(**given)
+    if facts.assume is not None:
         raise DefinitionError("validation requires an installed server", path="--assume")
-    bound = _bind(name, workload, force, None)
+    bound = _bind(name, facts)
     if bound.space.server == LAYER:
         count = len(checked(bound.space).parameters)
         click.echo(
@@ -304,29 +304,35 @@ def _draws(
             yield functools.partial(draw_configuration, rng, space, base, trades)
 
 
-def _bind(
-    name: str,
-    workload: str | None,
-    force: Sequence[str],
-    assume: str | None,
-    *,
-    upstream: tuple[BackendProtocol, ...] = ("http",),
-) -> _Bound:
-    server_name = _server_name(name)
-    asked = load_workload(workload or ("proxy" if _is_proxy(name) else "static"))
+def _bind(name: str, given: _Facts, *, upstream: tuple[BackendProtocol, ...] = ("http",)) -> _Bound:
+    asked = load_workload(given.workload or ("proxy" if _is_proxy(name) else "static"))
     host = local.facts()
     cores = place(host.layout, backend=asked.backend is not None)
-    if assume:
-        found = ServerFacts(server_name, "", assume, _EVERYTHING, _NEW_OPENSSL)
-        if not found.version_tuple:
-            raise DefinitionError(f"{assume!r} is not a version such as 1.29.7", path="--assume")
-    else:
+    found = _server(_server_name(name), given)
+    facts = replace(space_facts(host, found, asked, len(cores.server)), upstream=upstream)
+    return _Bound(bind_space(name, facts, tuple(given.force)), found, asked, bool(given.assume))
+
+
+def _server(name: str, given: _Facts) -> ServerFacts:
+    """Return the assumed server, the named program, or the installed server.
+
+    Raises:
+        DefinitionError: the version or the program is wrong.
+        HostError: the server is not installed.
+    """
+    if given.assume is None:
         try:
-            found = server_of(server_name).detect()
+            return server_binary.detect(server_of(name), given.program or "")
         except HostError as error:
             raise HostError(f"{error}; or pass --assume VERSION") from None
-    facts = replace(space_facts(host, found, asked, len(cores.server)), upstream=upstream)
-    return _Bound(bind_space(name, facts, tuple(force)), found, asked, bool(assume))
+    if given.program:
+        raise DefinitionError(
+            "the program has a version of its own; leave out --assume", path=server_binary.OPTION
+        )
+    found = ServerFacts(name, "", given.assume, _EVERYTHING, _NEW_OPENSSL)
+    if not found.version_tuple:
+        raise DefinitionError(f"{given.assume!r} is not a version such as 1.29.7", path="--assume")
+    return found
 
 
 def _server_name(name: str) -> str:
