@@ -75,7 +75,9 @@ def test_nothing_of_a_stranger_runs_with_rights() -> None:
             assert step["with"]["persist-credentials"] == "false"
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [TOP / "action.yml", *sorted(FOLDER.glob("*.yml"))], ids=lambda path: path.stem
+)
 def test_actions_are_pinned(path: Path) -> None:
     """A commit, with its version for readers; a tag may move."""
     used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
