@@ -40,7 +40,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(SHOP, encoding="utf-8")
     found = InstalledServer("nginx", "1.26.0", str(path), 1)
     monkeypatch.setattr(draft, "installed", lambda: (found,))
-    monkeypatch.setattr(Suggestions, "access_log", lambda _self, _server: "none")
+    monkeypatch.setattr(Suggestions, "access_log", lambda *_: "none")
     return path
 
 
@@ -185,7 +185,61 @@ def test_the_newest_log_with_content_is_suggested(
     folder.mkdir()
     (folder / "access.log").touch()
     (folder / "error.log").write_text("x")
-    assert Suggestions(()).access_log("nginx", tmp_path) == "none"
+    assert Suggestions(()).access_log("nginx", "none", tmp_path) == "none"
     (folder / "shop.access.log").write_text("x")
-    assert Suggestions(()).access_log("nginx", tmp_path) == str(folder / "shop.access.log")
-    assert Suggestions(()).access_log("caddy", tmp_path) == "none"
+    found = Suggestions(()).access_log("nginx", "none", tmp_path)
+    assert found == str(folder / "shop.access.log")
+    assert Suggestions(()).access_log("caddy", "none", tmp_path) == "none"
+
+
+NGINX_LOGS = """
+events {}
+http {
+    access_log %s/all.log;
+    server { access_log %s/shop.log; location /health { access_log off; } }
+    server { access_log %s/$host.log; access_log syslog:server=unix:/dev/log; access_log own.log; }
+}
+"""
+CADDY_LOGS = """
+{
+    log {
+        output file %s/all.log
+    }
+}
+shop.example {
+    log {
+        output file %s/shop.log {
+            roll_size 1gb
+        }
+    }
+}
+http://other.example {
+    log {
+        output file {$LOGS}/other.log
+    }
+    log {
+        output stdout
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("server", "text"), [("nginx", NGINX_LOGS), ("caddy", CADDY_LOGS)], ids=["nginx", "caddy"]
+)
+def test_the_log_that_the_configuration_names_comes_first(
+    server: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it lies; what is off, goes elsewhere or has a variable name is no file to read."""
+    monkeypatch.undo()
+    config = tmp_path / {"nginx": "nginx.conf", "caddy": "Caddyfile"}[server]
+    config.write_text(text.replace("%s", str(tmp_path)), encoding="utf-8")
+    usual = tmp_path / "log" / server
+    usual.mkdir(parents=True)
+    (usual / "access.log").write_text("x")
+    here = Suggestions(())
+    assert here.access_log(server, str(config), usual.parent) == str(usual / "access.log")
+    (tmp_path / "shop.log").write_text("x")
+    assert here.access_log(server, str(config), usual.parent) == str(tmp_path / "shop.log")
+    config.write_text("no configuration {", encoding="utf-8")
+    assert here.access_log(server, str(config), usual.parent) == str(usual / "access.log")

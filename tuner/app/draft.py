@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -115,19 +116,32 @@ class Suggestions:
         """Return the configuration of a server; ``none`` without one."""
         return next((found.main for found in self.servers if found.server == server), NONE)
 
-    def access_log(self, server: str, folder: Path = Path("/var/log")) -> str:
-        """Return the newest access log of a server with content; ``none`` without one.
+    def access_log(self, server: str, config: str, folder: Path = Path("/var/log")) -> str:
+        """Return the newest access log with content; ``none`` without one.
+
+        The logs that the configuration names come first, then those in the server's usual folder.
 
         Args:
             server: name of the server.
-            folder: folder of logs.
+            config: path of its configuration, or ``none``.
+            folder: folder of the logs of all servers.
         """
-        try:
-            found = [path for path in (folder / server).glob("*access*.log") if _has_lines(path)]
-        except OSError:
-            return NONE
-        newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
-        return NONE if newest is None else str(newest)
+        for paths in (_configured_logs(server, config), (folder / server).glob("*access*.log")):
+            with contextlib.suppress(OSError):
+                found = [path for path in paths if _has_lines(path)]
+                if found:
+                    return str(max(found, key=lambda path: path.stat().st_mtime))
+        return NONE
+
+
+def _configured_logs(server: str, config: str) -> list[Path]:
+    """Return the access logs that a configuration names; mistakes in it are found later."""
+    if config == NONE or server not in READERS:
+        return []
+    try:
+        return [Path(path) for path in READERS[server].access_logs(config)]
+    except (DefinitionError, OSError):
+        return []
 
 
 def _has_lines(path: Path) -> bool:

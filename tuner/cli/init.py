@@ -157,10 +157,11 @@ class _Given:
     def suggested(self, here: Suggestions) -> Answers:
         """Return the answers, with suggestions for the missing ones."""
         server = self.server or here.server
+        config = self.config or here.config(server)
         return self._answers(
             server,
-            self.config or here.config(server),
-            self.access_log or here.access_log(server),
+            config,
+            self.access_log or here.access_log(server, config),
             self.objective or "p99",
             self.slo,
         )
@@ -180,7 +181,7 @@ class _Given:
         )
         access_log = self.access_log or click.prompt(
             f"Access log with its requests ({NONE}: a built-in workload)",
-            default=here.access_log(server),
+            default=here.access_log(server, config),
             value_proc=_file,
             err=True,
         )

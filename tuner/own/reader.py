@@ -188,6 +188,19 @@ class Reader(Protocol):
         """
         ...
 
+    def access_logs(self, main: str) -> tuple[str, ...]:
+        """Return the absolute paths of the access logs that a configuration writes.
+
+        Leaves out names that the server makes up while it runs.
+
+        Args:
+            main: path of the main file.
+
+        Raises:
+            DefinitionError: the configuration cannot be read.
+        """
+        ...
+
     def version(self) -> str:
         """Return the version of this machine's server, as quickly as possible.
 

@@ -13,8 +13,10 @@ from tuner.own.patch import plain
 from tuner.own.reader import Commands, FoundService, Service
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.own.target import Target
+from tuner.reading.caddyfile_text import statements
 from tuner.reading.env_file import read_env_file
 from tuner.reading.log_notation import LineFormat
+from tuner.reading.statement import Statement
 from tuner.servers import caddy
 from tuner.workload.workload import Workload
 
@@ -62,6 +64,22 @@ def log_formats(main: str, log: str) -> tuple[LineFormat, ...]:  # noqa: ARG001 
         " formats are recognised",
         path=main,
     )
+
+
+def access_logs(main: str) -> tuple[str, ...]:
+    """Implement ``Reader.access_logs``; those of JSON are unknown."""
+    if main.endswith(".json"):
+        return ()
+    texts = caddyfile.read(main, LocalHome(""))
+    found = [statement for text in texts.values() for statement in statements(text)]
+    paths = [one.words[2] for one in found if _is_access_log(one) and len(one.words) > 2]
+    return tuple(path for path in paths if path.startswith("/") and "{" not in path)
+
+
+def _is_access_log(one: Statement) -> bool:
+    """Return True for the file of a site's log; the block of the global options has no address."""
+    in_log = bool(one.within) and one.within[-1][:1] == ("log",)
+    return one.words[:2] == ("output", "file") and in_log and one.within[0] != ()
 
 
 def version() -> str:

@@ -112,6 +112,12 @@ def log_formats(main: str, log: str) -> tuple[LineFormat, ...]:
     return tuple(sorted(formats, key=lambda one: (one.name not in used, -len(one.fields))))
 
 
+def access_logs(main: str) -> tuple[str, ...]:
+    """Implement ``Reader.access_logs``."""
+    named = [one.args[0] for one in parse(main).walk() if one.name == "access_log" and one.args]
+    return tuple(path for path in named if path.startswith("/") and "$" not in path)
+
+
 def version() -> str:
     """Implement ``Reader.version``."""
     return nginx.detect().version
