@@ -68,7 +68,7 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 # the others run what only computes (tests/conftest.py). Three, because tests of faults wait a lot.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile
 # As in pyproject.toml.
-EVERY_RUN := not proof and not systemd and (not fleet or every_run)
+EVERY_RUN := not proof and not systemd and not gp and (not fleet or every_run)
 SYSTEM := nginx nghttpx h2load compose applications shells chromium postgresql tools hosts rust-lints
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
@@ -157,6 +157,14 @@ hashes: develop ## Run all tests under 20 seeds of Python's hashes (ARGS="-m 'no
 .PHONY: test-fleet
 test-fleet: develop ## Test studies and faults on real hosts, in namespaces of this machine (needs root)
 	$(BIN)/python -m pytest tests/fleet -m "not proof" $(ARGS)
+
+# In an environment of its own, so that the tests' one stays small.
+.PHONY: test-gp
+test-gp: develop ## Test the sampler gp, which needs PyTorch (several gigabytes, in build/gp)
+	test -x build/gp/bin/python || $(BIN)/python -m venv build/gp
+	build/gp/bin/python -m pip install --quiet torch
+	PYTHONPATH=$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
+		build/gp/bin/python -m pytest -m gp $(ARGS)
 
 .PHONY: bench
 bench: nginx setup ## Compare the instrument with zrk, oha, wrk2 and wrk (ARGS="--peers DIR")
