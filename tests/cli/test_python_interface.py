@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tuner as package
 from tests.cli.conftest import STUDY, Tuner
+from tuner.cli.compare import command as compare_command
+from tuner.cli.optimize import command as optimize_command
 from tuner.errors import DefinitionError
+from tuner.hosts.host_locks import LOCK
 from tuner.report import tidy
 from tuner.store.store import Store, sqlite_url
+from tuner.testing.lab import SimulatedHost
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -98,15 +105,93 @@ def test_errors_are_raised_and_nothing_is_printed(
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_examples_of_the_page(study: package.Study, capfd: pytest.CaptureFixture[str]) -> None:
-    """They run as printed, in their order."""
+def test_a_study_is_run_interrupted_and_resumed(
+    tuner: Tuner, host: SimulatedHost, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its lines go to the function alone, and its record is the command's."""
+    assert callable(tuner)
+    lines: list[str] = []
+    host.faults = replace(host.faults, interrupted={12})
+    with pytest.raises(KeyboardInterrupt, match="Ctrl-C"):
+        package.optimize(study="static", time="10s", rate=600, trials=1, name="mine")
+    assert package.load("mine").windows, "what was measured is kept"
+    host.faults = replace(host.faults, interrupted=set())
+    study = package.optimize(name="mine", resume=True, progress=lines.append)
+    assert capfd.readouterr() == ("", "")
+    assert any("search" in line for line in lines)
+    assert "writing the report" in lines
+    assert study.verdict == package.load("mine").verdict is not None
+    command = "tuner optimize --study static --time 10s --rate 600 --trials 1 --name mine"
+    assert Store.open(sqlite_url(STUDY), "mine", writing=False).record().command == command
+    assert (STUDY / "report.html").is_file()
+    assert not (STUDY / LOCK).exists()
+
+
+def test_two_configurations_are_compared(tuner: Tuner, host: SimulatedHost) -> None:
+    """``hand`` has sendfile, which takes 40 % away on this host."""
+    assert callable(tuner)
+    study = package.compare("stock", "hand", study="static", time="10s", rate=600, name="mine")
+    assert study.verdict is not None
+    assert study.verdict.kind == "better"
+    assert not host.running
+
+
+def test_two_servers_are_compared(tuner: Tuner, host: SimulatedHost) -> None:
+    """The verdict is on B, for the objective."""
+    assert callable(tuner)
+    study = package.compare("nginx:hand", "nginx:stock", time=20, name="duel")
+    assert (study.name, study.status) == ("duel.contest", "contest")
+    assert study.verdict is not None
+    assert study.verdict.kind == "worse"
+    assert not host.running
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"time": "soon"}, "--time: .*'soon'"),
+        ({"tyme": "5m"}, "unknown option 'tyme'; did you mean 'time'"),
+        ({"name": "none", "resume": True}, "no study called 'none'"),
+        ({"metrics": "here"}, "--metrics: 'here' is not an address"),
+    ],
+)
+def test_wrong_options_raise(
+    tuner: Tuner, host: SimulatedHost, options: dict[str, Any], said: str
+) -> None:
+    """An error of tuner, and nothing is deployed."""
+    assert callable(tuner)
+    with pytest.raises(package.TunerError, match=said):
+        package.optimize(**options)
+    assert host.deployments == 0
+
+
+def test_the_functions_have_the_options_of_their_commands() -> None:
+    """Every option of a study is there; those for a terminal's output are not."""
+    output = {"as_json", "quiet", "junit", "dry", "fail_if"}
+    arguments = {"baseline", "candidate"}
+    for function, options, command, more in (
+        (package.optimize, package.OptimizeOptions, optimize_command, set[str]()),
+        (package.compare, package.CompareOptions, compare_command, arguments),
+    ):
+        named = set(inspect.signature(function).parameters) - {"progress", "options", "a", "b"}
+        found = (named - {"study"}) | {"study_file"} | set(options.__annotations__)
+        assert found == {p.name for p in command.params} - output - more
+
+
+def test_the_examples_of_the_page(
+    study: package.Study, host: SimulatedHost, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They run as printed, in their order; studies are shorter here."""
+    assert not host.running
     pytest.importorskip("pandas")
     pytest.importorskip("polars")
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     scope: dict[str, object] = {}
     for example in examples:
-        exec(example, scope)  # noqa: S102 - the page's own code
+        short = re.sub(r'time="\d+m"', 'time="10s", rate=600', example)
+        short = short.replace("optimize(", 'optimize(study="static", trials=1, ')
+        exec(short, scope)  # noqa: S102 - the page's own code
     assert scope["changed"]
     out = capfd.readouterr().out
     assert study.sentence in out

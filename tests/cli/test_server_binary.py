@@ -16,11 +16,11 @@ from tests.hosts.nginxes import needs_nginx
 from tests.servers.test_nginx import DEBIAN
 from tuner.app import server_binary
 from tuner.app.contests import look
+from tuner.app.matches import Match, entries_of, with_program
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import create_store, open_bench
 from tuner.cli import doctor, space
 from tuner.cli.lint import findings
-from tuner.cli.meet import Match, entries_of, with_program
 from tuner.definition.study import load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.deployer import Deployer, InstanceSpec, InstanceState

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tuner.api.frame import Frame
+from tuner.app.matches import verdicts_on_last
 from tuner.app.session import open_record
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.check import reading
@@ -17,7 +18,7 @@ from tuner.space.configuration import Value
 
 @dataclass(frozen=True, slots=True)
 class StudyVerdict:
-    """The verdict of a study on its tuned configuration."""
+    """The verdict on a study's tuned configuration, or on B of a comparison."""
 
     kind: str
     """``better``, ``worse``, ``equivalent``, ``inconclusive`` or ``violated``."""
@@ -91,10 +92,11 @@ class Study:
 
     @property
     def verdict(self) -> StudyVerdict | None:
-        """Verdict on the tuned configuration; None before the confirmation ends."""
-        found = self._result.verdict
-        if found is None:
+        """Verdict on the tuned configuration, or on B; None before the confirmation ends."""
+        verdicts = verdicts_on_last(self._result)
+        if len(verdicts) != 1:
             return None
+        (found,) = verdicts
         estimate = found.estimate
         return StudyVerdict(
             kind=str(found.kind),

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-import click
-
 from tuner.app.preflight import Preflight
+from tuner.app.progress import RunProgress
 from tuner.definition.sampler_names import AUTO
 from tuner.definition.study import StudyDefinition
 from tuner.judge.forecast import Forecast, forecast
 from tuner.machine.topology import cpu_ranges
 from tuner.own.installed import installed
 from tuner.stats.words import counted
-from tuner.words.terminal import wrapped
 
 _MOST_LISTED = 4
 """CPUs that are listed one by one; more are written as ranges."""
 
 
-def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) -> None:
-    """Print the study's subject, host, search and expected duration before it starts."""
-    _print(rows(found, folder, what=what, search=search))
+def announce(
+    found: Preflight, folder: Path, progress: RunProgress, *, what: str, search: bool = True
+) -> None:
+    """Report the study's subject, host, search and expected duration before it starts."""
+    if not progress.silent:
+        progress.facts(rows(found, folder, what=what, search=search))
 
 
-def announce_installed(definition: StudyDefinition) -> None:
-    """Print the servers of this machine that the user could tune instead of the lab's.
+def announce_installed(definition: StudyDefinition, progress: RunProgress) -> None:
+    """Report the servers of this machine that the user could tune instead of the lab's.
 
-    Prints nothing for a study of the user's own configuration, or of other hosts.
+    Reports nothing for a study of the user's own configuration, or of other hosts.
     """
-    if definition.config or definition.inventory:
+    if definition.config or definition.inventory or progress.silent:
         return
     for found in installed():
-        _print({"found": f"{found.words}; tune it with {found.option}"})
+        progress.facts({"found": f"{found.words}; tune it with {found.option}"})
 
 
 def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> dict[str, str]:
@@ -72,14 +72,6 @@ def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> d
         made["fleet"] = found.premises.words
     made.update({f"note {i}": note for i, note in enumerate(found.notes, 1)})
     return made
-
-
-def _print(said: Mapping[str, str]) -> None:
-    for title, text in said.items():
-        first, *rest = wrapped(text, 11, 11)
-        click.echo(f"{title:<10} {first}", err=True)
-        for line in rest:
-            click.echo(line, err=True)
 
 
 def _forecast(found: Preflight, *, search: bool) -> Forecast:

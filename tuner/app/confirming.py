@@ -1,15 +1,14 @@
-"""A confirmation of a known configuration, from its bench to the shown result."""
+"""A confirmation of a known configuration, from its bench to its result."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from tuner.app import results
 from tuner.app.announce import announce
+from tuner.app.caller import Caller
 from tuner.app.metrics_server import study_metrics
 from tuner.app.preflight import Preflight
-from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, open_bench
 from tuner.judge.results import StudyResult, evaluate
 from tuner.phases.study import announce_times, calibrate, confirm
@@ -22,21 +21,21 @@ def confirmed(
     candidate: Configuration,
     store: Store,
     *words: str,
-    progress: TerminalProgress,
-    as_json: bool,
-    quiet: bool,
-    junit: Path | None,
+    caller: Caller,
     metrics: str | None = None,
 ) -> StudyResult:
-    """Calibrate, confirm the candidate, and show the result.
+    """Calibrate, confirm the candidate, and return the result.
 
     Args:
+        found: preflight of the study.
+        candidate: the configuration to compare with the baseline.
+        store: record of the study.
         words: command line that resumes it, beginning with the command.
+        caller: the command or program, which sees the progress.
         metrics: value of ``--metrics``.
     """
-    folder = STUDIES / found.definition.name
-    if not quiet:
-        announce(found, folder, what=words[0], search=False)
+    folder, progress = STUDIES / found.definition.name, caller.progress
+    announce(found, folder, progress, what=words[0], search=False)
     resume_with = results.resumption(found.definition, *words)
     with (
         study_metrics(metrics, found.definition, folder, progress),
@@ -50,6 +49,4 @@ def confirmed(
         ready = calibrate(bench, spec)
         announce_times(ready, spec)
         confirm(ready, candidate)
-    study = evaluate(store.record())
-    results.show([study], folder, as_json=as_json, junit=junit)
-    return study
+    return evaluate(store.record())

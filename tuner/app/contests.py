@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tuner.app import results
 from tuner.app.bind import read_configuration
+from tuner.app.caller import Caller
 from tuner.app.preflight import Preflight, Searching, preflight
-from tuner.app.progress import TerminalProgress
+from tuner.app.progress import RunProgress
 from tuner.app.runs import GivenOptions, begin
 from tuner.app.server_binary import KEY, OPTION
 from tuner.app.session import describe, open_bench
@@ -18,6 +19,7 @@ from tuner.definition.published import load_configuration
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.constraint import Constraint
+from tuner.hosts.host_locks import HostLocks
 from tuner.judge.climbs import rungs
 from tuner.judge.contest import ContestPlan, family, plan_contest
 from tuner.judge.load_point import contest_load
@@ -131,14 +133,21 @@ class RunFolder:
     """A folder with the studies of a run, new or resumed."""
 
     folder: Path
-    progress: TerminalProgress
+    caller: Caller
     asked: GivenOptions
     """The options of its command."""
     resume: bool
 
     def begin(self, found: Preflight) -> Store:
         """Return the record of one of its studies; see ``runs.begin``."""
-        return begin(found, self.folder, self.asked, resume=self.resume)
+        return begin(
+            found, self.folder, self.asked, resume=self.resume, command=self.caller.command
+        )
+
+    @property
+    def progress(self) -> RunProgress:
+        """Progress of the caller."""
+        return self.caller.progress
 
     def has_contest(self) -> bool:
         """Return whether common blocks have begun, which fixes their arms."""
@@ -154,6 +163,7 @@ def look(
     name: str,
     watch: bool,
     program: str = "",
+    turn: HostLocks | None = None,
 ) -> Preflight:
     """Return the preflight of one server with a possibly scaled workload.
 
@@ -165,7 +175,7 @@ def look(
     if space is not None:
         overrides["space"] = space
     definition = load_study(BASE_STUDY, overrides)
-    return preflight(definition, workload, watch=watch, searching=Searching())
+    return preflight(definition, workload, turn=turn, watch=watch, searching=Searching())
 
 
 def configuration_of(
@@ -240,7 +250,7 @@ def _found_before(
     return equalise(record.configurations[best.digest].configuration, found.space, rules)
 
 
-def _recover(store: Store, progress: TerminalProgress) -> None:
+def _recover(store: Store, progress: RunProgress) -> None:
     # Only now does this process own the lab; another one may have been running the study.
     for done in store.recover():
         progress.note(done)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.app import own_server
+from tuner.app.caller import Caller
 from tuner.app.dry_run import Rehearsal, baselines, rehearse, take_cores
 from tuner.app.log_drafts import LogDrafts
 from tuner.app.log_formats import configured_formats
 from tuner.app.log_workload import read_logs, write_private
 from tuner.app.preflight import preflight
-from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
@@ -148,7 +148,7 @@ def _has_lines(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0 and os.access(path, os.R_OK)
 
 
-def draft(answers: Answers, progress: TerminalProgress, say: Say | None) -> Draft:
+def draft(answers: Answers, caller: Caller, say: Say | None) -> Draft:
     """Return the study for the answers, with what it would measure.
 
     With a log the workload has its requests. The configuration decides whether files or a backend
@@ -156,14 +156,14 @@ def draft(answers: Answers, progress: TerminalProgress, say: Say | None) -> Draf
 
     Args:
         answers: the answers.
-        progress: display of waits for other studies.
+        caller: holder of this machine's cores.
         say: shows a line of progress while a log is read; None for none.
 
     Raises:
         DefinitionError, HostError: the study could not run, as its preflight says.
     """
     _check(answers)
-    take_cores(None, progress)
+    take_cores(None, caller)
     problem: DefinitionError | None = None
     for workload, mix in _workloads(answers, say):
         text = _text(answers, workload)

@@ -9,10 +9,9 @@ import click
 
 from tuner.app import turn
 from tuner.app.announce import rows
-from tuner.app.flags import is_given, kept_flag
+from tuner.app.caller import Caller
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.printing import print_json
-from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES
 from tuner.definition.study import StudyDefinition
 from tuner.errors import DefinitionError, HostError
@@ -30,25 +29,14 @@ _ELSEWHERE = "no request is sent: another host serves"
 _TITLE = 11
 """Columns of a row's title."""
 
-option = kept_flag(
-    _FLAG,
-    "Show what would be measured, send each configuration one request of each kind, and stop.",
-)
-"""Decorator: add ``--dry-run``, which starts no study and writes no files."""
 
-
-def is_dry() -> bool:
-    """Return whether the running command must not start a study."""
-    return is_given(_FLAG)
-
-
-def refuse_resume(*, resume: bool) -> None:
+def refuse_resume(*, dry: bool, resume: bool) -> None:
     """Raise DefinitionError if a dry run would resume a study.
 
     Raises:
         DefinitionError: it would.
     """
-    if is_dry() and resume:
+    if dry and resume:
         raise DefinitionError(
             "a resumed study keeps its definition, which its report shows; leave out --resume",
             path=_FLAG,
@@ -215,35 +203,35 @@ class Rehearsal:
 
 def prepared(
     definition: StudyDefinition,
-    progress: TerminalProgress,
+    caller: Caller,
     *,
     searching: Searching | None = None,
 ) -> Preflight:
     """Return the preflight of a study that is not started.
 
-    Takes this machine's cores until the command ends, because servers run for a moment.
+    Takes this machine's cores until the caller ends, because servers run for a moment.
 
     Args:
         definition: definition of the study.
-        progress: display of the progress.
+        caller: holder of the cores.
         searching: the search to prepare; None if the study only measures.
 
     Raises:
         DefinitionError, HostError: as the preflight of the study.
     """
-    take_cores(definition.inventory, progress)
+    take_cores(definition.inventory, caller)
     return preflight(definition, watch=False, searching=searching)
 
 
-def take_cores(inventory: str | None, progress: TerminalProgress) -> None:
-    """Take this machine's cores until the command ends; of other hosts none are needed.
+def take_cores(inventory: str | None, caller: Caller) -> None:
+    """Take this machine's cores until the caller ends; of other hosts none are needed.
 
     Raises:
         HostError: a study measures on them.
     """
     if inventory is None:
-        for done in turn.look_here(progress):
-            progress.note(done)
+        for done in turn.look_here(caller):
+            caller.progress.note(done)
 
 
 def rehearse(
@@ -278,8 +266,13 @@ def baselines(found: Preflight) -> dict[str, Configuration]:
     return dict(zip(names, (found.baseline, *found.others), strict=True))
 
 
-def show(rehearsals: Sequence[Rehearsal], *, as_json: bool) -> None:
+def show(rehearsals: Sequence[Rehearsal], *, as_json: bool, dry: bool = True) -> None:
     """Print rehearsals.
+
+    Args:
+        rehearsals: the rehearsals.
+        as_json: whether to print JSON.
+        dry: whether the command ends here.
 
     Raises:
         HostError: a request is not answered as the workload expects.
@@ -292,7 +285,7 @@ def show(rehearsals: Sequence[Rehearsal], *, as_json: bool) -> None:
             for line in each.lines():
                 for part in fitted(line, width, _TITLE):
                     click.echo(part)
-        if is_dry():
+        if dry:
             click.echo("dry run: no study was started, and nothing was written")
     for each in rehearsals:
         each.check()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-from tuner.app.progress import TerminalProgress
+from tuner.app.progress import RunProgress
 from tuner.definition.study import StudyDefinition
 from tuner.errors import DefinitionError, HostError, quoted
 from tuner.judge.results import evaluate
@@ -58,7 +58,7 @@ def check_listen(text: str | None) -> None:
 
 @contextlib.contextmanager
 def study_metrics(
-    address: str | None, definition: StudyDefinition, folder: Path, progress: TerminalProgress
+    address: str | None, definition: StudyDefinition, folder: Path, progress: RunProgress
 ) -> Iterator[None]:
     """Serve the metrics of a study inside the block; do nothing without an address.
 

@@ -14,6 +14,7 @@ from tuner.definition.sampler_names import check_code
 from tuner.definition.study import StudyDefinition
 from tuner.goals.goals import Goals
 from tuner.hosts.ansible import KernelLoan
+from tuner.hosts.host_locks import HostLocks
 from tuner.hosts.proc import reports_waits
 from tuner.judge.plan import Design
 from tuner.load.generator import LoadGenerator
@@ -85,6 +86,7 @@ def preflight(
     definition: StudyDefinition,
     workload: Workload | None = None,
     *,
+    turn: HostLocks | None = None,
     watch: bool = True,
     searching: Searching | None = None,
 ) -> Preflight:
@@ -93,6 +95,7 @@ def preflight(
     Args:
         definition: definition of the study.
         workload: adapted workload, in place of the definition's.
+        turn: locks of the study, which take the cores of other hosts; None if it does not start.
         watch: whether to watch the host for stalls, which takes two seconds.
         searching: the search to prepare; None if the study only measures.
 
@@ -104,7 +107,7 @@ def preflight(
     if searching is not None:
         check_code(definition.sampler, searching.code, definition.name)
         sampler = choose_sampler(definition.sampler)
-    found = resolve(definition, workload)
+    found = resolve(definition, workload, turn=turn)
     bound = bind(found)
     generator = found.premises.generator(found.definition.load, found.cores)
     check(found, bound, generator)

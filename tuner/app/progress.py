@@ -1,6 +1,7 @@
-"""Progress on standard error: a live view on a terminal, a line per step anywhere else.
+"""Progress of a run: for a function, or on standard error.
 
-Nothing is printed during a window: the generator waits for tuner between two windows.
+Standard error shows a live view on a terminal, and a line per step anywhere else. Nothing is
+reported during a window: the generator waits for tuner between two windows.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import click
 
@@ -21,15 +22,22 @@ _CLOCK_WIDTH = 8
 """Width of `` 0:00`` and the space after it."""
 
 
-class TerminalProgress:
-    """Progress on standard error, so that results can be piped."""
+class RunProgress:
+    """Progress of a run, line by line, for a function.
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
-        self._view: LiveView | None = None
-        self._start = time.monotonic()
+    Args:
+        say: called with each line; None: nothing is reported.
+    """
+
+    def __init__(self, say: Callable[[str], None] | None = None) -> None:
+        self._say = say
         self._phase = ""
-        self._phase_ends = self._start
+        self._phase_ends = time.monotonic()
+
+    @property
+    def silent(self) -> bool:
+        """True if nobody sees the progress."""
+        return self._say is None
 
     @property
     def now(self) -> PhaseNow | None:
@@ -37,6 +45,65 @@ class TerminalProgress:
         if not self._phase:
             return None
         return PhaseNow(self._phase, max(0.0, self._phase_ends - time.monotonic()))
+
+    def live(self) -> contextlib.AbstractContextManager[None]:
+        """Show a live view inside the block, where there is one."""
+        return contextlib.nullcontext()
+
+    def facts(self, titled: Mapping[str, str]) -> None:
+        """Report facts of the study by their titles, before it starts."""
+        for title, text in titled.items():
+            self._line(f"{title}: {text}")
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """Implement ``Progress.phase``."""
+        self._phase, self._phase_ends = title, time.monotonic() + expected_s
+        self._line(f"{title}, about {duration(expected_s)}", bold=len(title))
+
+    def step(self, text: str, left_s: float) -> None:
+        """Implement ``Progress.step``."""
+        self._phase_ends = time.monotonic() + left_s
+        self._line(f"  {text}" + (f"; {duration(left_s)} left" if left_s >= 1 else ""))
+
+    def note(self, text: str) -> None:
+        """Implement ``Progress.note``."""
+        self._line(f"  {text}")
+
+    def command(self, text: str) -> None:
+        """Report a note that ends with a command, in one line for copying."""
+        self._line(f"  {text}", whole=True)
+
+    def window(self, text: str) -> None:
+        """Implement ``Progress.window``: only a live view shows it."""
+
+    def best(self, text: str) -> None:
+        """Implement ``Progress.best``: only a live view shows it."""
+
+    def _line(self, text: str, *, bold: int = 0, whole: bool = False) -> None:  # noqa: ARG002 - for terminals
+        """Report one line.
+
+        Args:
+            text: the message; leading spaces indent it.
+            bold: number of characters at its beginning that are the title.
+            whole: whether to leave wrapping to the terminal.
+        """
+        if self._say is not None:
+            self._say(printable_lines(text).strip())
+
+
+class TerminalProgress(RunProgress):
+    """Progress on standard error, so that results can be piped."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__()
+        self._quiet = quiet
+        self._view: LiveView | None = None
+        self._start = time.monotonic()
+
+    @property
+    def silent(self) -> bool:
+        """True with ``--quiet``."""
+        return self._quiet
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
@@ -51,25 +118,19 @@ class TerminalProgress:
             view, self._view = self._view, None
             view.close()
 
+    def facts(self, titled: Mapping[str, str]) -> None:
+        """Print facts of the study by their titles, wrapped next to them."""
+        for title, text in titled.items() if not self._quiet else ():
+            first, *rest = wrapped(text, 11, 11)
+            click.echo(f"{title:<10} {first}", err=True)
+            for line in rest:
+                click.echo(line, err=True)
+
     def phase(self, title: str, expected_s: float) -> None:
         """Implement ``Progress.phase``."""
-        self._phase, self._phase_ends = title, time.monotonic() + expected_s
-        self._line(f"{title}, about {duration(expected_s)}", bold=len(title))
+        super().phase(title, expected_s)
         if self._view:
             self._view.phase(title, expected_s)
-
-    def step(self, text: str, left_s: float) -> None:
-        """Implement ``Progress.step``."""
-        self._phase_ends = time.monotonic() + left_s
-        self._line(f"  {text}" + (f"; {duration(left_s)} left" if left_s >= 1 else ""))
-
-    def note(self, text: str) -> None:
-        """Implement ``Progress.note``."""
-        self._line(f"  {text}")
-
-    def command(self, text: str) -> None:
-        """Print a note that ends with a command, in one line for copying."""
-        self._line(f"  {text}", whole=True)
 
     def window(self, text: str) -> None:
         """Implement ``Progress.window``."""
@@ -82,13 +143,7 @@ class TerminalProgress:
             self._view.best(text)
 
     def _line(self, text: str, *, bold: int = 0, whole: bool = False) -> None:
-        """Print one line; on a terminal it is wrapped with a hanging indent.
-
-        Args:
-            text: the message; leading spaces indent it.
-            bold: number of characters at its beginning that are the title.
-            whole: whether to leave wrapping to the terminal.
-        """
+        """Print one line; on a terminal it is wrapped with a hanging indent."""
         if self._quiet:
             return
         text = printable_lines(text)

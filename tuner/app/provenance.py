@@ -7,15 +7,10 @@ from datetime import UTC, datetime
 
 import click
 
-from tuner.app.flags import is_given, kept_flag
+from tuner.app.caller import Caller
 from tuner.errors import DefinitionError
 from tuner.record.model import Record
 from tuner.store.signature import made_here
-
-_FLAG = "--foreign"
-
-option = kept_flag(_FLAG, "Accept a record that another user or machine made [ask].")
-"""Decorator: add ``--foreign``, which accepts a record from elsewhere."""
 
 
 def origin_words(record: Record) -> str:
@@ -36,40 +31,47 @@ def origin_words(record: Record) -> str:
     )
 
 
-def confirm_applying(record: Record, *, shows_only: bool) -> None:
+def confirm_applying(record: Record, caller: Caller, *, shows_only: bool) -> None:
     """Show the origin of a record before applying it; ask unless it is this user's.
 
     Args:
         record: the record to apply.
+        caller: the command, which may accept other origins.
         shows_only: True if nothing is changed, which needs no question.
 
     Raises:
-        DefinitionError: it has another origin or was changed, ``--foreign`` is missing, and there
-            is no terminal.
+        DefinitionError: it has another origin or was changed, the caller does not accept it, and
+            there is no terminal.
     """
     words = origin_words(record)
     if words:
-        _confirm(words, "apply a record that was not made here?", "--check", asks=not shows_only)
+        question = "apply a record that was not made here?"
+        _confirm(words, question, "--check", caller, asks=not shows_only)
 
 
-def confirm_measuring(record: Record) -> None:
+def confirm_measuring(record: Record, caller: Caller) -> None:
     """Show the origin of a record before measuring for it; ask unless it was begun here.
 
     Records that were begun here need no question even if they were changed since, as every killed
     study was.
 
     Raises:
-        DefinitionError: it was begun elsewhere, ``--foreign`` is missing, and there is no terminal.
+        DefinitionError: it was begun elsewhere, the caller does not accept it, and there is no
+            terminal.
     """
     if made_here(record) == "elsewhere":
-        _confirm(origin_words(record), "measure what it says?", f"`tuner report {record.name}`")
+        look = f"`tuner report {record.name}`"
+        _confirm(origin_words(record), "measure what it says?", look, caller)
 
 
-def _confirm(words: str, question: str, look: str, *, asks: bool = True) -> None:
-    click.echo(f"note: {words}", err=True)
-    if not asks or is_given(_FLAG):
+def _confirm(words: str, question: str, look: str, caller: Caller, *, asks: bool = True) -> None:
+    if caller.asks:
+        click.echo(f"note: {words}", err=True)
+    else:
+        caller.progress.note(words)
+    if not asks or caller.foreign:
         return
-    if not sys.stdin.isatty():
+    if not (caller.asks and sys.stdin.isatty()):
         raise DefinitionError(
             f"{words}; inspect it with {look}, then accept it with --foreign",
             path="--foreign",

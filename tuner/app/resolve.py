@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from tuner.app import connections, own_server
 from tuner.app.premises import Premises, open_premises
-from tuner.app.turn import current_turn
 from tuner.definition.study import StudyDefinition
+from tuner.hosts.host_locks import HostLocks
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.own.server import OwnConfiguration
 from tuner.servers import catalog
@@ -37,12 +37,18 @@ class Resolved:
         return self.premises.host
 
 
-def resolve(definition: StudyDefinition, workload: Workload | None = None) -> Resolved:
+def resolve(
+    definition: StudyDefinition,
+    workload: Workload | None = None,
+    *,
+    turn: HostLocks | None = None,
+) -> Resolved:
     """Find the hosts and the server, read the user's configuration, and take the cores.
 
     Args:
         definition: definition of the study.
         workload: adapted workload, in place of the definition's.
+        turn: locks of the study, which take the cores of other hosts; None without a study.
 
     Raises:
         DefinitionError: the definition does not fit the hosts or the configuration.
@@ -62,7 +68,6 @@ def resolve(definition: StudyDefinition, workload: Workload | None = None) -> Re
     own = own_server.read(definition, workload, reads, premises)
     workload = own.workload if own else workload
     cores = premises.cores(backend=workload.backend is not None, wanted=definition.cpus)
-    turn = current_turn()
     if turn is not None:
         premises.take_cores(turn, cores)
     return Resolved(definition, workload, premises, server, reads, cores, own)

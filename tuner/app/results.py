@@ -16,7 +16,7 @@ import click
 
 from tuner import paths
 from tuner.app.printing import print_json
-from tuner.app.progress import TerminalProgress
+from tuner.app.progress import RunProgress
 from tuner.app.signing import signed
 from tuner.app.writing import writing
 from tuner.definition.study import StudyDefinition
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def kept(
-    store: Store | None, folder: Path, progress: TerminalProgress, resume_with: str
+    store: Store | None, folder: Path, progress: RunProgress, resume_with: str
 ) -> Iterator[None]:
     """Show progress, and always sign and write the results at the end of a command.
 
@@ -94,7 +94,7 @@ def same_storage(storage: str | None, *command: str) -> str:
     return line if storage is None else f"{line}, and the same --storage"
 
 
-def write(records: Sequence[Record], folder: Path, progress: TerminalProgress) -> list[StudyResult]:
+def write(records: Sequence[Record], folder: Path, progress: RunProgress) -> list[StudyResult]:
     """Write report and configurations next to the record; safe to call on a partial record.
 
     Args:

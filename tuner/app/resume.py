@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tuner.app.caller import Caller
 from tuner.app.preflight import Preflight, Searching, preflight
-from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import confirm_measuring
 from tuner.app.server_binary import own_definition
 from tuner.app.session import STUDIES, describe, open_store
@@ -17,7 +17,7 @@ from tuner.store.store import Store
 def reopen(
     name: str,
     storage: str | None,
-    progress: TerminalProgress,
+    caller: Caller,
     *,
     path: str,
     searching: Searching | None = None,
@@ -27,7 +27,7 @@ def reopen(
     Args:
         name: name of the study.
         storage: value of ``--storage``.
-        progress: display of waits and of stopped leftovers.
+        caller: holder of the study's locks, which may accept a record from elsewhere.
         path: argument of the user, for messages.
         searching: the search to resume; None if the study only measures.
 
@@ -38,10 +38,10 @@ def reopen(
     """
     store = open_store(name, storage)
     record = store.record()
-    confirm_measuring(record)
+    confirm_measuring(record, caller)
     definition = load_study(BASE_STUDY, own_definition(record))
-    take_turn(STUDIES / name, definition.inventory, progress)
-    found = preflight(definition, searching=searching)
+    turn = take_turn(STUDIES / name, definition.inventory, caller)
+    found = preflight(definition, turn=turn, searching=searching)
     check_same(found, store.record(), path)
     return definition, store, found
 

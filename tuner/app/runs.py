@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tuner.app.caller import Caller
 from tuner.app.preflight import Preflight
 from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same
@@ -63,7 +64,11 @@ def find_run(called: object, wanted: GivenOptions) -> tuple[str, GivenOptions]:
 
 
 def reopen_run(
-    called: object, wanted: GivenOptions, options: type[_T], programs: Sequence[str] = ()
+    called: object,
+    wanted: GivenOptions,
+    options: type[_T],
+    caller: Caller,
+    programs: Sequence[str] = (),
 ) -> tuple[str, _T]:
     """Return the name and the options of the run to resume, once its origin is confirmed.
 
@@ -71,6 +76,7 @@ def reopen_run(
         called: name of the run; None for the newest with these options.
         wanted: options that it must have.
         options: class of the options.
+        caller: the command, which may accept a run from elsewhere.
         programs: programs that the user names for its servers.
 
     Raises:
@@ -78,11 +84,11 @@ def reopen_run(
             programs.
     """
     name, kept = find_run(called, wanted)
-    confirm_programs(kept.get(KEY), programs, elsewhere=_confirm_run(name))
+    confirm_programs(kept.get(KEY), programs, elsewhere=_confirm_run(name, caller))
     return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, options)
 
 
-def _confirm_run(name: str) -> bool:
+def _confirm_run(name: str, caller: Caller) -> bool:
     """Ask once before resuming a run that was begun elsewhere; return whether it was.
 
     Raises:
@@ -93,12 +99,14 @@ def _confirm_run(name: str) -> bool:
     for study in list_names(url):
         record = Store.open(url, study, writing=False).record()
         if made_here(record) == "elsewhere":
-            confirm_measuring(record)
+            confirm_measuring(record, caller)
             return True
     return False
 
 
-def begin(found: Preflight, folder: Path, asked: GivenOptions, *, resume: bool) -> Store:
+def begin(
+    found: Preflight, folder: Path, asked: GivenOptions, *, resume: bool, command: str
+) -> Store:
     """Create the record of one of the run's studies, or reopen it to resume.
 
     Raises:
@@ -110,7 +118,7 @@ def begin(found: Preflight, folder: Path, asked: GivenOptions, *, resume: bool) 
         store = Store.open(url, name)
         check_same(found, store.record(), "--resume")
         return store
-    return create_store(found, folder, asked=asked)
+    return create_store(found, folder, asked=asked, command=command)
 
 
 def _written(folder: Path) -> float:

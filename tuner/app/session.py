@@ -6,8 +6,6 @@ Only this module and ``tuner.app.premises`` create and combine adapters.
 from __future__ import annotations
 
 import contextlib
-import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +17,7 @@ from tuner.app import signing
 from tuner.app.lent_service import LentService
 from tuner.app.preflight import Preflight, kernel_loan, service_lease_s
 from tuner.app.premises import Lab
-from tuner.app.progress import TerminalProgress
+from tuner.app.progress import RunProgress
 from tuner.app.writing import writing_results
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.deployer import InstanceSpec
@@ -55,7 +53,7 @@ STUDIES = Path("studies")
 def open_bench(
     found: Preflight,
     folder: Path,
-    progress: TerminalProgress,
+    progress: RunProgress,
     store: Store,
     others: Sequence[Preflight] = (),
 ) -> Iterator[tuple[Bench, StudySpec]]:
@@ -105,6 +103,7 @@ def create_store(
     say: Say = no_message,
     *,
     asked: Mapping[str, object] | None = None,
+    command: str = "",
 ) -> Store:
     """Create the record of a new study.
 
@@ -114,6 +113,7 @@ def create_store(
         first: first host of a shared study.
         say: printer of a message when the storage does not answer.
         asked: options of the command, to find the study when it resumes.
+        command: command line or call that began it.
     """
     with writing_results(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def create_store(
             name=definition.name,
             definition=kept,
             tuner_version=__version__,
-            command=scrubbed(shlex.join(["tuner", *sys.argv[1:]])),
+            command=scrubbed(command),
             generator=found.generator.name,
             host=found.host,
             server=found.server,
@@ -219,7 +219,7 @@ def _bench(
     found: Preflight,
     lab: Lab | LentService,
     ground: TargetGround,
-    progress: TerminalProgress,
+    progress: RunProgress,
     store: Store,
     *,
     others: Sequence[Preflight] = (),

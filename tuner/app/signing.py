@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from tuner.app.progress import TerminalProgress
+from tuner.app.progress import RunProgress
 from tuner.errors import StoreError
 from tuner.store.signature import sign, sign_beginning
 from tuner.store.store import Store
@@ -18,7 +18,7 @@ def begin(store: Store) -> None:
 
 
 @contextlib.contextmanager
-def signed(stores: Callable[[], Iterable[Store]], progress: TerminalProgress) -> Iterator[None]:
+def signed(stores: Callable[[], Iterable[Store]], progress: RunProgress) -> Iterator[None]:
     """Sign the records when the command ends, even with an error.
 
     Only the worker that began a shared study can sign it. Later measurements of other workers count

@@ -7,13 +7,15 @@ from typing import Any
 
 import click
 
-from tuner.app import dry_run, provenance, results, turn
+from tuner.app import dry_run, results
+from tuner.app.caller import Caller
 from tuner.app.printing import print_json
-from tuner.app.progress import TerminalProgress
+from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same, reopen
 from tuner.app.server_binary import own_definition
 from tuner.app.session import STUDIES, open_bench, open_store
 from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.results import StudyResult, evaluate
@@ -38,10 +40,13 @@ Examples:
 @options.storage
 @click.option("--time", metavar="T", default="10m", help="Take about this time [10m].")
 @options.output
-@dry_run.option
-@provenance.option
-@turn.option
-def command(name: str, storage: str | None, time: str, as_json: bool, quiet: bool) -> None:
+@options.dry_run
+@options.foreign
+@options.wait
+@as_caller
+def command(
+    name: str, *, caller: Caller, storage: str | None, time: str, as_json: bool, dry: bool
+) -> None:
     """Find the changes that matter in the winner of the study NAME.
 
     Measures the winner without each changed setting, and the baseline with each one alone, in
@@ -49,12 +54,12 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     difference that keeps the gain, which the study recommends from then on. To resume an
     interrupted ablation, run the command again.
     """
-    progress = TerminalProgress(quiet=quiet)
+    progress = caller.progress
     limit_s = load_study(BASE_STUDY, {"time": time}).time_s
-    if dry_run.is_dry():
-        _rehearse(name, storage, progress, as_json=as_json)
+    if dry:
+        _rehearse(name, storage, caller, as_json=as_json)
         return
-    _, store, found = reopen(name, storage, progress, path="NAME")
+    _, store, found = reopen(name, storage, caller, path="NAME")
     study = evaluate(store.record())
     _check_better(study)
     folder = STUDIES / name
@@ -78,13 +83,13 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     click.echo(f"config   {folder / 'best'}/")
 
 
-def _rehearse(name: str, storage: str | None, progress: TerminalProgress, *, as_json: bool) -> None:
+def _rehearse(name: str, storage: str | None, caller: Caller, *, as_json: bool) -> None:
     """Show which changes would be measured, and start nothing."""
     study = evaluate(open_store(name, storage, writing=False).record())
     record = study.record
-    provenance.confirm_measuring(record)
+    confirm_measuring(record, caller)
     _check_better(study)
-    found = dry_run.prepared(load_study(BASE_STUDY, own_definition(record)), progress)
+    found = dry_run.prepared(load_study(BASE_STUDY, own_definition(record)), caller)
     check_same(found, record, "NAME")
     assert study.candidate is not None  # noqa: S101 - a better one exists
     known = record.configurations

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 
 import click
 
-from tuner.app import provenance
+from tuner.app.caller import Caller
 from tuner.app.canary import FIGURES, ProbeOptions, Probes, metric_of, read_figure
 from tuner.app.planning import HostPlan, planned, wanted
+from tuner.app.provenance import confirm_applying
 from tuner.app.reached import Reached, reached
 from tuner.app.recommended import FORCEABLE, Recommended, recommended
 from tuner.app.roll_out import RollOut
 from tuner.app.session import open_store
-from tuner.cli import complete
+from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
@@ -55,7 +57,7 @@ Examples:
 @click.option(
     "--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal."
 )
-@provenance.option
+@options.foreign
 @click.option(
     "--canary", type=click.IntRange(1), metavar="N", help="Change N hosts, then stop [all hosts]."
 )
@@ -113,9 +115,11 @@ Examples:
     help="Apply all changes, also those that an ablation left out [the recommended ones].",
 )
 @click.option("--storage", metavar="URL", help="Use this Optuna storage [SQLite in studies/NAME/].")
+@as_caller
 def command(
     name: str,
     *,
+    caller: Caller,
     inventory: str,
     limit: str | None,
     diff: bool,
@@ -157,7 +161,7 @@ def command(
         )
     store = open_store(name, storage)
     record = store.record()
-    provenance.confirm_applying(record, shows_only=shows_only)
+    confirm_applying(record, caller, shows_only=shows_only)
     given = recommended(evaluate(record), name, accepted, candidate=candidate)
     gained = given.study.gained
     asked = ProbeOptions(

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import click
 
-from tuner.app import server_binary, turn
+from tuner.app import server_binary
+from tuner.app.caller import Caller
 from tuner.app.cpu_notes import cpu_notes
 from tuner.app.host_noise import measure_here
 from tuner.app.notes import watched_stalls
 from tuner.app.printing import print_json
-from tuner.app.progress import TerminalProgress
+from tuner.app.turn import look_here
 from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.cli.lint import lint_command
 from tuner.errors import DefinitionError, HostError, TunerError
 from tuner.hosts import local
@@ -109,9 +111,11 @@ Examples:
     help="Write the mistakes as SARIF for a code review.",
     shell_complete=complete.files,
 )
-@turn.option
+@options.wait
+@as_caller
 def command(
     *,
+    caller: Caller,
     as_json: bool,
     quick: bool,
     config: Path | None,
@@ -140,7 +144,7 @@ def command(
     if prefix or env_file or sarif:
         raise DefinitionError("belongs to a configuration; name it: --config FILE", path="doctor")
     named = server_binary.detect(server_of(server or DEFAULT_SERVER), program) if program else None
-    rows, free = _free_cores()
+    rows, free = _free_cores(caller)
     checks: dict[str, MakeRows] = {
         "host": _host,
         "servers": partial(_servers, named),
@@ -164,12 +168,10 @@ def command(
         raise HostError("this machine cannot run a study yet; see what is missing above")
 
 
-def _free_cores() -> tuple[list[DoctorRow], bool]:
+def _free_cores(caller: Caller) -> tuple[list[DoctorRow], bool]:
     """Return rows on leftovers or on a running study, and whether the cores are free."""
     try:
-        return [
-            DoctorRow("strays", _WARN, done) for done in turn.look_here(TerminalProgress())
-        ], True
+        return [DoctorRow("strays", _WARN, done) for done in look_here(caller)], True
     except HostError as error:
         return [DoctorRow("cores", _WARN, f"{error}; nothing was measured")], False
 

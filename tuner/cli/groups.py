@@ -14,7 +14,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Goals": ("slo", "constraint", "margin", "choose", "limit", "fail_if"),
     "Load": ("connections", "load", "stalls"),
-    "CPUs": ("generator_cpus", "server_cpus", "backend_cpus"),
+    "Programs and CPUs": ("server_binary", "generator_cpus", "server_cpus", "backend_cpus"),
     "Your own configuration": (
         *("location", "root", "prefix", "env_file", "keep_upstreams", "in_place"),
     ),

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import click
 
-from tuner.app import turn
+from tuner.app.caller import Caller
 from tuner.app.draft import NONE, USUAL_SLO, USUAL_TIME, Answers, Draft, Suggestions, draft
 from tuner.app.dry_run import show
+from tuner.app.option_words import overrides
 from tuner.app.printing import print_json
-from tuner.app.progress import TerminalProgress
 from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
 from tuner.errors import DefinitionError
 from tuner.goals.goals import parse_goals
@@ -80,9 +81,11 @@ Examples:
 )
 @click.option("--yes", is_flag=True, help="Ask nothing, and replace existing files.")
 @options.output
-@turn.option
+@options.wait
+@as_caller
 def command(
     *,
+    caller: Caller,
     server: str | None,
     config: str | None,
     access_log: str | None,
@@ -92,7 +95,6 @@ def command(
     time: str,
     yes: bool,
     as_json: bool,
-    quiet: bool,
     **more: object,
 ) -> None:
     """Ask for server, configuration, access log and goal, and write a study.
@@ -114,14 +116,14 @@ def command(
     answers = replace(
         given.asked(suggested) if asks else given.suggested(suggested),
         time=time,
-        options=_absolute(options.overrides(more)),
+        options=_absolute(overrides(more)),
     )
-    say = None if quiet else lambda text: click.echo(text, err=True)
-    made = draft(answers, TerminalProgress(quiet=quiet), say)
+    say = None if caller.progress.silent else lambda text: click.echo(text, err=True)
+    made = draft(answers, caller, say)
     if as_json:
         made.rehearsal.check()
     else:
-        show([made.rehearsal], as_json=False)
+        show([made.rehearsal], as_json=False, dry=False)
     _confirm(made, asks=asks, yes=yes)
     made.write()
     if as_json:

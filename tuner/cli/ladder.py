@@ -6,11 +6,23 @@ from typing import Any
 
 import click
 
-from tuner.app import dry_run, provenance, turn
+from tuner.app import dry_run, results
+from tuner.app.caller import Caller
+from tuner.app.matches import (
+    DEFAULT_LIMIT,
+    Match,
+    check_match,
+    folder_of,
+    meet,
+    names_servers,
+    rehearsed_match,
+)
+from tuner.app.option_words import overrides
 from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
-from tuner.cli.meet import DEFAULT_LIMIT, Match, meet, names_servers, rehearse_match
 from tuner.errors import DefinitionError
+from tuner.judge.results import evaluate
 
 _EPILOG = """
 \b
@@ -32,17 +44,19 @@ Examples:
 @options.study
 @click.option("--resume", is_flag=True, help="Resume an interrupted ladder of these arms.")
 @options.output
-@dry_run.option
-@provenance.option
-@turn.option
+@options.dry_run
+@options.foreign
+@options.wait
+@as_caller
 def command(
     arms: tuple[str, ...],
     *,
+    caller: Caller,
     limit: str | None,
     study_file: str | None,
     resume: bool,
     as_json: bool,
-    quiet: bool,
+    dry: bool,
     **given: Any,
 ) -> None:
     """Measure every ARM at rising rates.
@@ -53,9 +67,11 @@ def command(
     """
     if not names_servers(arms):
         raise DefinitionError(f"{arms[0]!r} names no server; write nginx:{arms[0]}", path="ARM")
-    match = Match.of(arms, options.overrides(given), study_file, limit=limit, ladder=True)
-    dry_run.refuse_resume(resume=resume)
-    if dry_run.is_dry():
-        rehearse_match("ladder", match, as_json=as_json, quiet=quiet)
+    match = Match.of(arms, overrides(given), study_file, limit=limit, ladder=True)
+    dry_run.refuse_resume(dry=dry, resume=resume)
+    if dry:
+        dry_run.show(rehearsed_match("ladder", match, caller), as_json=as_json)
         return
-    meet(match, resume=resume, as_json=as_json, quiet=quiet)
+    record = meet(match, caller, resume=resume)
+    results.show([evaluate(record)], folder_of(record), as_json=as_json)
+    check_match(record, arms)

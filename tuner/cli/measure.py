@@ -10,13 +10,16 @@ from typing import Any
 
 import click
 
-from tuner.app import dry_run, turn
+from tuner.app import dry_run
+from tuner.app.caller import Caller
 from tuner.app.document_file import write_document
+from tuner.app.option_words import overrides
 from tuner.app.preflight import preflight
 from tuner.app.printing import print_json
-from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, create_store, free_name, open_bench
+from tuner.app.turn import take_turn
 from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError, HostError, named
@@ -48,18 +51,20 @@ Examples:
 @options.study
 @options.document
 @options.output
-@dry_run.option
-@turn.option
+@options.dry_run
+@options.wait
+@as_caller
 def command(
     configuration: str,
     *,
+    caller: Caller,
     study_file: str | None,
     document: DocumentFormat | None,
     table: TableName | None,
     arm: str | None,
     out: Path | None,
     as_json: bool,
-    quiet: bool,
+    dry: bool,
     **given: Any,
 ) -> None:
     """Measure CONFIGURATION (stock, distro, hand or a YAML file) at its load point.
@@ -71,14 +76,14 @@ def command(
     choice = document_choice(document, table, arm, out)
     if choice is not None and as_json:
         raise DefinitionError("prints one document; leave out --json", path="--format")
-    progress = TerminalProgress(quiet=quiet)
-    asked = {**options.overrides(given), "baseline": configuration}
+    progress = caller.progress
+    asked = {**overrides(given), "baseline": configuration}
     with named("--baseline", "CONFIGURATION"):
         definition = load_study(study_file or BASE_STUDY, asked)
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"measure-{definition.name}"))
-    if dry_run.is_dry():
-        found = dry_run.prepared(definition, progress)
+    if dry:
+        found = dry_run.prepared(definition, caller)
         plan = dry_run.rehearse(
             "measure",
             found,
@@ -88,10 +93,10 @@ def command(
         )
         dry_run.show([plan], as_json=as_json)
         return
-    turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
-    found = preflight(definition)
+    turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
+    found = preflight(definition, turn=turn)
     folder = STUDIES / definition.name
-    store = create_store(found, folder)
+    store = create_store(found, folder, command=caller.command)
     with progress.live(), open_bench(found, folder, progress, store) as (bench, spec):
         measured = measure_one(bench, spec)
     if choice is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -349,6 +349,29 @@ _METRICS = [
         help="Serve OpenMetrics of the running study at this HOST:PORT, such as 127.0.0.1:9464.",
     ),
 ]
+_DRY_RUN = [
+    click.option(
+        "--dry-run",
+        "dry",
+        is_flag=True,
+        help="Show what would be measured, send each configuration one request of each kind, and"
+        " stop.",
+    ),
+]
+_FOREIGN = [
+    click.option(
+        "--foreign",
+        is_flag=True,
+        help="Accept a record that another user or machine made [ask].",
+    ),
+]
+_WAIT = [
+    click.option(
+        "--wait",
+        is_flag=True,
+        help="Wait until no other study uses the same cores [exit with code 3].",
+    ),
+]
 _OUTPUT = [
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
@@ -438,6 +461,21 @@ def study(function: _F) -> _F:
     return _apply(function, _STUDY)
 
 
+def dry_run(function: _F) -> _F:
+    """Add the option that starts no study and writes no files."""
+    return _apply(function, _DRY_RUN)
+
+
+def foreign(function: _F) -> _F:
+    """Add the option that accepts a record from elsewhere."""
+    return _apply(function, _FOREIGN)
+
+
+def wait(function: _F) -> _F:
+    """Add the option that queues the command behind another study."""
+    return _apply(function, _WAIT)
+
+
 def output(function: _F) -> _F:
     """Add the options for output."""
     return _apply(function, _OUTPUT)
@@ -456,20 +494,6 @@ def metrics(function: _F) -> _F:
 def ci(function: _F) -> _F:
     """Add the options for CI servers."""
     return _apply(function, _CI)
-
-
-def overrides(options: Mapping[str, Any]) -> dict[str, object]:
-    """Return the given options by their names in a study file."""
-    return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in options.items()
-        if value is not None and value != ()
-    }
-
-
-def given(options: Mapping[str, object]) -> str:
-    """Return the names of given options as the user writes them: ``--server-name, --time``."""
-    return ", ".join(f"--{name.replace('_', '-')}" for name in options)
 
 
 def _apply(function: _F, options: list[Callable[[Any], Any]]) -> _F:

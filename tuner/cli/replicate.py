@@ -10,14 +10,18 @@ from typing import Any
 
 import click
 
-from tuner.app import dry_run, provenance, turn
+from tuner.app import dry_run, results
+from tuner.app.caller import Caller
 from tuner.app.confirming import confirmed
+from tuner.app.option_words import named_options, overrides
 from tuner.app.preflight import Preflight, preflight
-from tuner.app.progress import TerminalProgress
+from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
+from tuner.app.turn import take_turn
 from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.definition.study_keys import CPU_KEYS
@@ -53,19 +57,21 @@ Examples:
 )
 @options.output
 @options.ci
-@dry_run.option
-@provenance.option
-@turn.option
+@options.dry_run
+@options.foreign
+@options.wait
+@as_caller
 def command(
     name: str,
     *,
+    caller: Caller,
     storage: str | None,
     as_name: str | None,
     resume: bool,
     fail_if_not_replicated: bool,
     as_json: bool,
-    quiet: bool,
     junit: Path | None,
+    dry: bool,
     **given: Any,
 ) -> None:
     """Confirm the winner of the study NAME again, as a study of its own.
@@ -75,30 +81,20 @@ def command(
     that it is smaller. Otherwise the outcome is "not replicated" (it is smaller), "inconclusive",
     or "contradicts" (the opposite is shown).
     """
-    progress = TerminalProgress(quiet=quiet)
-    dry_run.refuse_resume(resume=resume)
-    if dry_run.is_dry():
-        first, definition = _defined(name, storage, as_name, given)
-        found = dry_run.prepared(definition, progress)
+    dry_run.refuse_resume(dry=dry, resume=resume)
+    if dry:
+        first, definition = _defined(name, storage, as_name, given, caller)
+        found = dry_run.prepared(definition, caller)
         both = {**dry_run.baselines(found), "winner": _winner(first, found)}
         plan = dry_run.rehearse("replicate", found, both, searches=False)
         dry_run.show([plan], as_json=as_json)
         return
     if resume:
-        found, candidate, store = _reopen(name, as_name, given, progress)
+        found, candidate, store = _reopen(name, as_name, given, caller)
     else:
-        found, candidate, store = _create(name, storage, as_name, given, progress)
-    study = confirmed(
-        found,
-        candidate,
-        store,
-        "replicate",
-        name,
-        progress=progress,
-        as_json=as_json,
-        quiet=quiet,
-        junit=junit,
-    )
+        found, candidate, store = _create(name, storage, as_name, given, caller)
+    study = confirmed(found, candidate, store, "replicate", name, caller=caller)
+    results.show([study], STUDIES / study.record.name, as_json=as_json, junit=junit)
     if fail_if_not_replicated and not (study.replication and study.replication.agrees):
         sys.exit(EXIT_FAIL_IF)
 
@@ -108,26 +104,32 @@ def _create(
     storage: str | None,
     as_name: str | None,
     given: Mapping[str, Any],
-    progress: TerminalProgress,
+    caller: Caller,
 ) -> tuple[Preflight, Configuration, Store]:
     """Return the preflight, the winner and the record of a new replication.
 
     Raises:
         DefinitionError: the study has no confirmation, or this host cannot replicate it.
     """
-    first, definition = _defined(name, storage, as_name, given)
+    first, definition = _defined(name, storage, as_name, given, caller)
     original = _original(first)
-    turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
-    found = preflight(definition)
+    turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
+    found = preflight(definition, turn=turn)
     candidate = _winner(first, found)
-    store = create_store(found, STUDIES / definition.name, asked=_asked(name))
+    store = create_store(
+        found, STUDIES / definition.name, asked=_asked(name), command=caller.command
+    )
     store.set_original(original)
     store.add_configuration(describe(found, candidate))
     return found, candidate, store
 
 
 def _defined(
-    name: str, storage: str | None, as_name: str | None, given: Mapping[str, Any]
+    name: str,
+    storage: str | None,
+    as_name: str | None,
+    given: Mapping[str, Any],
+    caller: Caller,
 ) -> tuple[StudyResult, StudyDefinition]:
     """Return the original study, and the definition of its replication.
 
@@ -136,12 +138,10 @@ def _defined(
     """
     first = evaluate(open_store(name, storage, writing=False).record())
     _original(first)
-    provenance.confirm_measuring(first.record)
+    confirm_measuring(first.record, caller)
     # CPUs are numbered by the host, programs are files of it, and this may be another one.
     anew = dict.fromkeys(("storage", "seed", "server_binary", *CPU_KEYS))
-    definition = load_study(
-        BASE_STUDY, {**first.record.definition, **anew, **options.overrides(given)}
-    )
+    definition = load_study(BASE_STUDY, {**first.record.definition, **anew, **overrides(given)})
     called = as_name or free_name(f"{name}-replica")
     return first, replace(definition, name=called, finalists=1, others=())
 
@@ -165,7 +165,7 @@ def _winner(first: StudyResult, found: Preflight) -> Configuration:
 
 
 def _reopen(
-    name: str, as_name: str | None, given: Mapping[str, Any], progress: TerminalProgress
+    name: str, as_name: str | None, given: Mapping[str, Any], caller: Caller
 ) -> tuple[Preflight, Configuration, Store]:
     """Return the preflight, the winner and the record of an interrupted replication.
 
@@ -175,14 +175,14 @@ def _reopen(
     Raises:
         DefinitionError: there is none, or options are given that it keeps.
     """
-    others = options.overrides(given)
+    others = overrides(given)
     if others:
         raise DefinitionError(
-            f"a resumed replication keeps its definition; leave out {options.given(others)}",
+            f"a resumed replication keeps its definition; leave out {named_options(others)}",
             path="--resume",
         )
     called, _ = find_run(as_name, _asked(name))
-    _, store, found = reopen(called, None, progress, path="--resume")
+    _, store, found = reopen(called, None, caller, path="--resume")
     record = store.record()
     known = record.configurations
     winners = [kept.configuration for digest, kept in known.items() if digest != record.baseline]

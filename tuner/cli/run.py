@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from tuner.app import dry_run, provenance, results, turn
+from tuner.app import dry_run, results
+from tuner.app.caller import Caller
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
 from tuner.app.preflight import Preflight
-from tuner.app.progress import TerminalProgress
 from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
+from tuner.app.turn import take_turn
 from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.alike import AlignmentRule, equalise, merged, shipped_rules
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
@@ -79,12 +81,14 @@ Examples:
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted run [the newest one].")
 @options.output
-@dry_run.option
-@provenance.option
-@turn.option
+@options.dry_run
+@options.foreign
+@options.wait
+@as_caller
 def command(
     name: str,
     *,
+    caller: Caller,
     server: str,
     time: str | None,
     only: tuple[str, ...],
@@ -93,7 +97,7 @@ def command(
     called: str | None,
     resume: bool,
     as_json: bool,
-    quiet: bool,
+    dry: bool,
 ) -> None:
     """Run the published experiment NAME on this machine (`tuner studies` lists them).
 
@@ -101,13 +105,13 @@ def command(
     configurations of all servers in common randomised blocks, at a fixed rate and, if the
     experiment defines one, on a ladder of rates. The report includes the published figures.
     """
-    progress = TerminalProgress(quiet=quiet)
-    dry_run.refuse_resume(resume=resume)
+    progress = caller.progress
+    dry_run.refuse_resume(dry=dry, resume=resume)
     if stalls is not None:
         Node.option("stalls", stalls).one_of(STALLS)
     asked = _Asked(name, server, time, only, seed, stalls)
     if resume:
-        called, asked = _resumed(asked, called)
+        called, asked = _resumed(asked, called, caller)
     elif seed is None:
         asked = replace(asked, seed=draw_seed())
     experiment = load_experiment(asked.name)
@@ -117,11 +121,11 @@ def command(
     servers = _servers(experiment, asked.server)
     cases = _cases(experiment, asked.only)
     called = called or free_name(experiment.name)
-    place = RunFolder(STUDIES / called, progress, asked.as_dict(), resume=resume)
-    if dry_run.is_dry():
-        dry_run.take_cores(None, progress)
+    place = RunFolder(STUDIES / called, caller, asked.as_dict(), resume=resume)
+    if dry:
+        dry_run.take_cores(None, caller)
     else:
-        turn.take_turn(place.folder, None, progress)
+        take_turn(place.folder, None, caller)
     progress.note(f"{experiment.summary}; results in {place.folder}/")
     progress.note(
         f"{duration(experiment.time_s)} for {counted(len(cases), 'case')}, or longer if the last"
@@ -136,7 +140,7 @@ def command(
         "stalls": asked.stalls or experiment.stalls,
     }
     run = _Run(experiment, rules, called, place, wanted)
-    if dry_run.is_dry():
+    if dry:
         plans = [plan for case in cases for plan in run.rehearsed(case, servers)]
         dry_run.show(plans, as_json=as_json)
         return
@@ -163,7 +167,7 @@ class _Asked:
         return {"command": "run", **asdict(self), "only": list(self.only)}
 
 
-def _resumed(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
+def _resumed(asked: _Asked, called: str | None, caller: Caller) -> tuple[str, _Asked]:
     """Return the name and options of the run to resume: the named one, or the newest.
 
     Raises:
@@ -173,7 +177,7 @@ def _resumed(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
         raise DefinitionError(
             "a resumed run keeps its options; give NAME and --name only", path="--resume"
         )
-    name, found = reopen_run(called, {"command": "run", "name": asked.name}, _Asked)
+    name, found = reopen_run(called, {"command": "run", "name": asked.name}, _Asked, caller)
     return name, found if found.seed is not None else replace(found, seed=FORMER_SEED)
 
 

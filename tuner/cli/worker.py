@@ -11,13 +11,16 @@ from typing import Any
 
 import click
 
-from tuner.app import results, turn
+from tuner.app import results
 from tuner.app.announce import announce
+from tuner.app.caller import Caller
+from tuner.app.option_words import overrides
 from tuner.app.preflight import Preflight, Searching, preflight
-from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import origin_words
 from tuner.app.session import STUDIES, create_store, open_bench
+from tuner.app.turn import take_turn
 from tuner.cli import complete, options
+from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
@@ -56,15 +59,16 @@ _OWN = ("name", "storage", "inventory", "server_binary", *CPU_KEYS)
     "--host", "as_host", metavar="NAME", help="Name this host NAME in the record [its host name]."
 )
 @options.output
-@turn.option
+@options.wait
+@as_caller
 def command(
     name: str,
     *,
+    caller: Caller,
     study_file: str | None,
     storage: str | None,
     as_host: str | None,
     as_json: bool,
-    quiet: bool,
     **given: Any,
 ) -> None:
     """Work on the study NAME on this host, together with other workers.
@@ -75,20 +79,19 @@ def command(
     """
     refuse_unshared(storage)
     assert storage is not None  # noqa: S101 - refused above
-    progress = TerminalProgress(quiet=quiet)
-    wanted = options.overrides(given)
+    progress = caller.progress
+    wanted = overrides(given)
     definition = _definition(name, storage, study_file, wanted)
     this_host = as_host or (socket.gethostname() if definition.inventory is None else "")
-    turn.take_turn(STUDIES / name / this_host, definition.inventory, progress)
-    found = preflight(definition, searching=Searching(named_code(given)))
+    turn = take_turn(STUDIES / name / this_host, definition.inventory, caller)
+    found = preflight(definition, turn=turn, searching=Searching(named_code(given)))
     host = as_host or found.host.hostname
     folder = STUDIES / name / host
-    store = _begin_or_join(found, folder, host, progress)
+    store = _begin_or_join(found, folder, host, caller)
     # Another worker may have begun the study a moment ago, with a seed of its own.
     begun = load_study(BASE_STUDY, store.record().definition)
     found = replace(found, definition=replace(found.definition, seed=begun.seed))
-    if not quiet:
-        announce(found, folder, what="worker")
+    announce(found, folder, progress, what="worker")
     with (
         results.kept(store, folder, progress, "the same command"),
         open_bench(found, folder, progress, store) as (bench, spec),
@@ -165,12 +168,15 @@ def _existing(storage: str, name: str) -> Record | None:
             return record
 
 
-def _begin_or_join(found: Preflight, folder: Path, host: str, progress: TerminalProgress) -> Store:
+def _begin_or_join(found: Preflight, folder: Path, host: str, caller: Caller) -> Store:
+    progress = caller.progress
     definition = found.definition
     storage, name = definition.storage or "", definition.name
     if name not in list_names(storage, writing=True):
         try:
-            return create_store(found, folder, _facts(found, host), progress.note)
+            return create_store(
+                found, folder, _facts(found, host), progress.note, command=caller.command
+            )
         except StoreError as error:
             # Another worker began it a moment ago.
             if "already in" not in str(error):

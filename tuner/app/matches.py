@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from string import ascii_lowercase
 
 from tuner.app import dry_run, results
+from tuner.app.caller import Caller
 from tuner.app.contests import (
     SEARCH_SHARE,
     TOO_SHORT_S,
@@ -19,26 +21,29 @@ from tuner.app.contests import (
     parse_entry,
     tune,
 )
+from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight
-from tuner.app.progress import TerminalProgress
 from tuner.app.runs import reopen_run
 from tuner.app.server_binary import KEY, OPTION
 from tuner.app.session import STUDIES, free_name
 from tuner.app.turn import take_turn
-from tuner.cli.options import given as as_given
 from tuner.definition.alike import shipped_rules
 from tuner.definition.study import BASE_STUDY, FORMER_SEED, StudyDefinition, load_study
 from tuner.errors import DefinitionError, HostError, named
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
-from tuner.judge.results import evaluate
+from tuner.hosts.host_locks import HostLocks
+from tuner.judge.results import StudyResult
 from tuner.record.contenders import PUBLISHED, TUNED
 from tuner.record.model import Record
 from tuner.space.configuration import Configuration
+from tuner.stats.verdict import Verdict
 from tuner.words.terminal import duration
 from tuner.workload.workload import load_workload
 
 DEFAULT_LIMIT = "p99<10ms"
+_CONTEST = ".contest"
+"""Suffix of the record's name in the run's folder."""
 
 
 def names_servers(texts: Sequence[str]) -> bool:
@@ -154,7 +159,7 @@ class Match:
         return {"command": "meet", **given}
 
 
-def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
+def meet(match: Match, caller: Caller, *, resume: bool) -> Record:
     """Tune the servers that have no configuration, then measure all arms in common blocks.
 
     Return the record of the comparison.
@@ -162,10 +167,10 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     Raises:
         DefinitionError, HostError: a server cannot serve the workload here.
     """
-    progress = TerminalProgress(quiet=quiet)
+    progress = caller.progress
     called = None
     if resume:
-        called, match = _resumed(match)
+        called, match = _resumed(match, caller)
     entries = match.entries
     base = load_study(
         match.study_file or BASE_STUDY,
@@ -178,10 +183,10 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     options = {**match.options, "seed": base.seed}
     match = replace(match, options=options)
     name = called or _name(entries, base, options)
-    place = RunFolder(STUDIES / name, progress, match.as_dict(), resume=resume)
+    place = RunFolder(STUDIES / name, caller, match.as_dict(), resume=resume)
     rules = shipped_rules()
-    take_turn(place.folder, base.inventory, progress)
-    found = _look_at(entries, base, options, name)
+    turn = take_turn(place.folder, base.inventory, caller)
+    found = _look_at(entries, base, options, name, turn)
     title = " against ".join(_title(entry, found[entry.served_by]) for entry in entries)
     wanted = [entry for entry in entries if entry.kind == TUNED]
     search_s = SEARCH_SHARE * base.time_s if wanted else 0.0
@@ -192,7 +197,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     )
     tuned: dict[str, Configuration] = {}
     origins: dict[str, str] = {}
-    same = f"tuner {'ladder' if match.ladder else 'compare'} {' '.join(match.arms)}"
+    same = _command(match.arms, ladder=match.ladder)
     with results.kept(None, place.folder, progress, f"{same} --resume --name {name}"):
         for entry in wanted:
             server, seen = entry.server, found[entry.served_by]
@@ -207,9 +212,9 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
                     f" {server}:FILE.yaml"
                 )
             tuned[entry.served_by], origins[entry.served_by] = best, own.name
-        record = hold(
+        return hold(
             Meeting(
-                name=f"{name}.contest",
+                name=f"{name}{_CONTEST}",
                 title=title,
                 case="",
                 summary=title,
@@ -225,13 +230,31 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
             ),
             place,
         )
-    results.show([evaluate(record)], place.folder, as_json=as_json)
-    results.check_run([record], f"{same} --name {place.folder.name}")
-    return record
 
 
-def rehearse_match(what: str, match: Match, *, as_json: bool, quiet: bool) -> None:
-    """Show what a comparison of servers would measure, and start nothing.
+def folder_of(record: Record) -> Path:
+    """Return the folder of a comparison's results, by its record."""
+    return STUDIES / record.name.removesuffix(_CONTEST if record.contest else "")
+
+
+def check_match(record: Record, arms: Sequence[str]) -> None:
+    """Raise HostError if a comparison of servers has no complete block.
+
+    Args:
+        record: record of the comparison.
+        arms: its arms, as in the command that resumes it.
+    """
+    ladder = record.contest is not None and record.contest.ladder is not None
+    command = _command(arms, ladder=ladder)
+    results.check_run([record], f"{command} --name {folder_of(record).name}")
+
+
+def _command(arms: Sequence[str], *, ladder: bool) -> str:
+    return f"tuner {'ladder' if ladder else 'compare'} {' '.join(arms)}"
+
+
+def rehearsed_match(what: str, match: Match, caller: Caller) -> list[dry_run.Rehearsal]:
+    """Return what a comparison of servers would measure, and start nothing.
 
     An arm that would be tuned first is asked in the configuration from which its search starts.
 
@@ -243,9 +266,9 @@ def rehearse_match(what: str, match: Match, *, as_json: bool, quiet: bool) -> No
     base = load_study(match.study_file or BASE_STUDY, first)
     match, entries = with_program(match, base)
     _limit(match.limit or base.slo or DEFAULT_LIMIT)
-    dry_run.take_cores(base.inventory, TerminalProgress(quiet=quiet))
+    dry_run.take_cores(base.inventory, caller)
     name = _name(entries, base, match.options)
-    found = _look_at(entries, base, {**match.options, "seed": base.seed}, name)
+    found = _look_at(entries, base, {**match.options, "seed": base.seed}, name, None)
     rules = shipped_rules()
     added = {"time": f"{duration(base.time_s)} for all; results in {STUDIES / name}/"}
     plans = []
@@ -254,7 +277,7 @@ def rehearse_match(what: str, match: Match, *, as_json: bool, quiet: bool) -> No
         asked = {entry.label: configuration_of(entry, seen, rules) for entry in arms}
         tuned = any(entry.kind == TUNED for entry in arms)
         plans.append(dry_run.rehearse(what, seen, asked, searches=tuned, added=added))
-    dry_run.show(plans, as_json=as_json)
+    return plans
 
 
 def with_program(match: Match, base: StudyDefinition) -> tuple[Match, tuple[Entry, ...]]:
@@ -270,7 +293,7 @@ def _name(entries: Sequence[Entry], base: StudyDefinition, options: Mapping[str,
     return given or free_name("-".join(entry.label for entry in entries))
 
 
-def _resumed(match: Match) -> tuple[str, Match]:
+def _resumed(match: Match, caller: Caller) -> tuple[str, Match]:
     """Return the name and options of the contest to resume: the named one, or the newest.
 
     Raises:
@@ -281,23 +304,25 @@ def _resumed(match: Match) -> tuple[str, Match]:
     if given or any(asked.values()):
         others = {**given, **{name: True for name, value in asked.items() if value}}
         raise DefinitionError(
-            f"a resumed contest keeps its options; leave out {as_given(others)}",
+            f"a resumed contest keeps its options; leave out {named_options(others)}",
             path="--resume",
         )
     wanted = {"command": "meet", "arms": list(match.arms)}
-    return reopen_run(match.options.get("name"), wanted, Match, match.server_binary)
+    return reopen_run(match.options.get("name"), wanted, Match, caller, match.server_binary)
 
 
-def verdict_words(record: Record) -> set[str]:
-    """Return the verdicts on the last arm for the study's objective."""
-    label = record.contest.contenders[-1].label if record.contest else ""
-    objective = str(record.definition["objective"])
-    contest = evaluate(record).contest
-    return {
-        str(row.verdict.kind)
-        for row in (contest.compared if contest else ())
+def verdicts_on_last(study: StudyResult) -> tuple[Verdict, ...]:
+    """Return the verdicts on B, or on the last arm of several servers, for the objective."""
+    contest = study.contest
+    if contest is None:
+        return () if study.verdict is None else (study.verdict,)
+    label = contest.contest.contenders[-1].label
+    objective = str(study.record.definition["objective"])
+    return tuple(
+        row.verdict
+        for row in contest.compared
         if row.claim.arm == label and row.objective.text == objective
-    }
+    )
 
 
 def _title(entry: Entry, found: Preflight) -> str:
@@ -306,8 +331,13 @@ def _title(entry: Entry, found: Preflight) -> str:
 
 
 def _look_at(
-    entries: Sequence[Entry], base: StudyDefinition, options: Mapping[str, object], name: str
+    entries: Sequence[Entry],
+    base: StudyDefinition,
+    options: Mapping[str, object],
+    name: str,
+    turn: HostLocks | None,
 ) -> dict[str, Preflight]:
+    """Return the preflights of all arms by server and program; without a turn nothing starts."""
     workload = load_workload(base.workload)
     if base.connections is not None:
         workload = replace(workload, connections=base.connections)
@@ -325,8 +355,9 @@ def _look_at(
             common,
             space=None,
             name=name,
-            watch=place == 0 and not dry_run.is_dry(),
+            watch=place == 0 and turn is not None,
             program=entry.program,
+            turn=turn,
         )
         for place, (served_by, entry) in enumerate(programs.items())
     }
