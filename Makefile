@@ -191,18 +191,74 @@ format: develop ## Format Python and Rust
 	$(CARGO) fmt --manifest-path loadgen/Cargo.toml
 
 # All extras but gp: PyTorch takes several gigabytes.
-EXTRAS = --extra caddy --extra postgresql --extra grpc --extra dashboard --extra cmaes --extra pandas --extra polars
+EXTRAS = --extra caddy --extra postgresql --extra grpc --extra dashboard --extra cmaes --extra pandas --extra polars --extra png
 # The locks hold for every Python from 3.11 on, and name no index: whose mirror is used is the
 # business of who installs. `make lock ARGS=--upgrade` takes newer versions.
-UV_COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" build/uv/bin/uv pip compile pyproject.toml \
+UV_COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" build/uv/bin/uv pip compile \
 	--quiet --no-config --system-certs --default-index https://pypi.org/simple \
 	--universal --python-version 3.11 --generate-hashes
 
 .PHONY: lock
 lock: ## Pin every dependency again
 	@test -x build/uv/bin/uv || { "$$(.ci/require python)" -m venv build/uv && build/uv/bin/pip install --quiet uv; }
-	$(UV_COMPILE) --group build --extra caddy -o requirements.lock $(ARGS)
-	$(UV_COMPILE) --group dev $(EXTRAS) -c requirements.lock -o requirements-dev.lock $(ARGS)
+	$(UV_COMPILE) pyproject.toml --group build --extra caddy -o requirements.lock $(ARGS)
+	$(UV_COMPILE) pyproject.toml --group dev $(EXTRAS) -c requirements.lock -o requirements-dev.lock $(ARGS)
+	$(UV_COMPILE) --group release -c requirements.lock -o requirements-release.lock $(ARGS)
+
+# ---------------------------------------------------------------- release
+
+# Everything that a release runs is pinned and stays out of the environment of the tests.
+RELEASE := build/release
+RELEASE_PYTHON := $(RELEASE)/bin/python
+NODE_MODULES := build/vega/node_modules
+
+$(RELEASE)/locked: requirements-release.lock
+	rm -rf $(RELEASE)
+	python=$$(.ci/require python) && "$$python" -m venv $(RELEASE)
+	$(RELEASE_PYTHON) -m pip install --quiet --require-hashes -r requirements-release.lock
+	@touch $@
+
+.PHONY: release
+release: $(RELEASE)/locked ## Build the sdist, the wheels of both machines and their symbols into dist/ (ARGS="--only x86_64")
+	@.ci/require cross
+	$(RELEASE_PYTHON) -m release.build $(ARGS)
+
+.PHONY: release-check
+release-check: $(RELEASE)/locked ## Install dist/ in clean roots without a compiler and run a study there (needs root)
+	@.ci/require debootstrap
+	release/check
+
+LOCKS := requirements.lock requirements-dev.lock requirements-release.lock
+.PHONY: audit
+audit: audit-python audit-rust ## Look for known weaknesses and unwanted licences among all dependencies
+
+.PHONY: audit-python
+audit-python: $(RELEASE)/locked ## Look for known weaknesses of the Python packages (asks PyPI)
+	$(RELEASE)/bin/pip-audit --require-hashes --disable-pip $(foreach lock,$(LOCKS),-r $(lock))
+
+CARGO_DENY := build/cargo-deny/bin/cargo-deny
+$(CARGO_DENY):
+	@.ci/require cargo
+	$(CARGO) install --quiet --locked --root build/cargo-deny --version 0.20.2 cargo-deny
+
+# The database of weaknesses is a repository on GitHub. Without it: CHECKS="bans licenses sources".
+CHECKS := advisories bans licenses sources
+.PHONY: audit-rust
+audit-rust: $(CARGO_DENY) ## Check the crates by deny.toml (fetches RustSec's database)
+	$(CARGO_DENY) --manifest-path loadgen/Cargo.toml --locked check --config deny.toml $(CHECKS)
+
+$(NODE_MODULES): release/vega/package.json release/vega/package-lock.json
+	mkdir -p build/vega && cp $^ build/vega
+	npm ci --prefix build/vega --ignore-scripts --no-fund --no-audit
+	@touch $@
+
+.PHONY: charts
+charts: $(NODE_MODULES) $(RELEASE)/locked ## Join Vega's scripts again, after a change to release/vega (needs npm)
+	$(RELEASE_PYTHON) -m release.charts $<
+
+.PHONY: notices
+notices: $(NODE_MODULES) $(RELEASE)/locked ## Collect the notices of others again, after a change to a lock (needs npm)
+	$(RELEASE_PYTHON) -m release.notices $<
 
 .PHONY: clean
 clean: ## Remove everything built and installed here; the results of studies stay

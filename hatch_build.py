@@ -2,6 +2,15 @@
 
 The generator is installed as a script, so `tuner-loadgen` stands beside `tuner` on the PATH of
 the environment. An editable install gets the generator too; its definitions stay in the checkout.
+
+A wheel contains the generator without its symbols, which stay next to the binary as
+`stripped/tuner-loadgen.debug`, and a bill of materials. Its tag names the oldest glibc that the
+generator runs with.
+
+Environment:
+    CARGO_BUILD_TARGET: the machine to build for, as Rust names it [this one].
+    TUNER_GLIBC: the oldest glibc to build for, such as 2.28; needs cargo-zigbuild [this machine's].
+    OBJCOPY: the program that takes the symbols out [one for the machine, if there is one].
 """
 
 from __future__ import annotations
@@ -31,6 +40,8 @@ DATA_PATTERNS = {
     "studies": ("*.yaml", "workloads/*.yaml", "experiments/*.yaml", "published/*/*.yaml"),
 }
 
+MACHINES = ("x86_64", "aarch64")
+"""Machines that a release has wheels for, as tags name them."""
 Release = tuple[int, int]  # major, minor
 
 
@@ -47,11 +58,21 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # paramete
         if not sys.platform.startswith("linux"):
             raise self.failure(f"tuner runs on Linux only; this is {sys.platform}.")
         root = Path(self.root)
-        platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+        # The modules of a release lie in the checkout, which is on no path.
+        sys.path.insert(0, self.root)
+        from release.elf import platform_tag
+
+        manifest = root / "loadgen" / "Cargo.toml"
+        cargo = self.find_cargo(minimum_rust(manifest))
+        generator = self.build_generator(cargo, manifest)
+        platform = platform_tag(generator) or re.sub(r"[-.]", "_", sysconfig.get_platform())
         build_data["pure_python"] = False
-        # No extension module, so any Python 3 will do; the generator fixes the architecture.
+        # No extension module, so any Python 3 will do; the generator fixes the platform.
         build_data["tag"] = f"py3-none-{platform}"
-        build_data["shared_scripts"][str(self.build_generator(root / "loadgen"))] = GENERATOR
+        if version != "editable":
+            generator = self.without_symbols(generator, platform)
+            build_data["sbom_files"].append(self.bill_of_materials(cargo, generator, platform))
+        build_data["shared_scripts"][str(generator)] = GENERATOR
         if version != "editable":
             for kind, patterns in DATA_PATTERNS.items():
                 files = list(data_files(root / kind, patterns))
@@ -63,12 +84,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # paramete
                     relative = file.relative_to(root)
                     build_data["force_include"][str(file)] = f"tuner/_data/{relative}"
 
-    def build_generator(self, crate: Path) -> Path:
+    def build_generator(self, cargo: str, manifest: Path) -> Path:
         """Compile the generator in release mode and return the path of the binary."""
-        manifest = crate / "Cargo.toml"
-        cargo = self.find_cargo(minimum_rust(manifest))
         self.app.display_info(f"Building {GENERATOR} with {cargo}")
         command = [cargo, "build", "--release", "--locked", "--manifest-path", str(manifest)]
+        if oldest := os.environ.get("TUNER_GLIBC"):
+            target = os.environ.get("CARGO_BUILD_TARGET") or host_target(cargo)
+            command[1:2] = ["zigbuild", "--target", f"{target}.{oldest}"]
         build = subprocess.run(
             # cargo itself says where the binary lies, whatever the user's target directory is.
             [*command, "--message-format", "json-render-diagnostics"],
@@ -83,6 +105,39 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # paramete
             if message.get("executable") and message["target"]["name"] == GENERATOR:
                 return Path(message["executable"])
         raise self.failure(f"cargo built {manifest} but no program named {GENERATOR}.")
+
+    def without_symbols(self, generator: Path, platform: str) -> Path:
+        """Return a copy of the generator without symbols, and write these next to it."""
+        folder = generator.parent / "stripped"
+        folder.mkdir(exist_ok=True)
+        stripped, symbols = folder / GENERATOR, folder / f"{GENERATOR}.debug"
+        objcopy = find_objcopy(platform)
+        if objcopy is None:
+            self.app.display_warning("No objcopy was found: the generator keeps its symbols.")
+            shutil.copy2(generator, stripped)
+            return stripped
+        commands: tuple[list[str | Path], ...] = (
+            [objcopy, "--only-keep-debug", "--compress-debug-sections", generator, symbols],
+            # The name of the file with the symbols is stored, so that debuggers find it.
+            [objcopy, "--strip-all", f"--add-gnu-debuglink={symbols}", generator, stripped],
+        )
+        for command in commands:
+            if subprocess.run(command, check=False).returncode != 0:
+                raise self.failure(f"{objcopy} could not take the symbols out of {generator}.")
+        return stripped
+
+    def bill_of_materials(self, cargo: str, generator: Path, platform: str) -> str:
+        """Write the bill of materials of the wheel next to the generator and return its path."""
+        from release.components import TARGETS, crates, scripts
+        from release.sbom import write_sbom
+
+        # On a machine that no release is for, the crates of all that releases are for.
+        targets = tuple(name for name in TARGETS if platform.endswith(name.partition("-")[0]))
+        name = self.metadata.core.name
+        path = generator.with_name(f"{name}.cdx.json")
+        groups = {GENERATOR: crates(cargo, targets or TARGETS), "charts": scripts()}
+        write_sbom(path, name, self.metadata.version, groups)
+        return str(path)
 
     def find_cargo(self, needed: Release) -> str:
         """Return a cargo that is new enough, or stop with what to do."""
@@ -120,6 +175,21 @@ def data_files(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
         parts = file.relative_to(folder).parts
         if not any(part.startswith(".") or part == "__pycache__" for part in parts):
             yield file
+
+
+def host_target(cargo: str) -> str:
+    """Return this machine as Rust names it."""
+    words = subprocess.run([cargo, "-vV"], capture_output=True, text=True, check=True).stdout
+    return words.partition("host: ")[2].split()[0]
+
+
+def find_objcopy(platform: str) -> str | None:
+    """Return a program that can take the symbols out of a program for the platform."""
+    here = sysconfig.get_platform().removeprefix("linux-")
+    machine = next((name for name in MACHINES if platform.endswith(name)), here)
+    named = "objcopy" if machine == here else f"{machine}-linux-gnu-objcopy"
+    candidates = (os.environ.get("OBJCOPY"), named, "llvm-objcopy")
+    return next((found for name in candidates if name and (found := shutil.which(name))), None)
 
 
 def minimum_rust(manifest: Path) -> Release:

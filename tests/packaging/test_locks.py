@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 TOP = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-release.lock")
 
 
 def pins(lock: str) -> Iterator[tuple[Requirement, int]]:
@@ -56,16 +56,26 @@ def test_the_development_lock_holds_every_extra_and_the_tools() -> None:
     assert problems(wanted, "requirements-dev.lock") == []
 
 
+def test_the_lock_of_a_release_holds_its_tools() -> None:
+    """`make release`, `make release-check` and `make audit` run nothing that is not pinned."""
+    tools = [tool for tool in PROJECT["dependency-groups"]["release"] if isinstance(tool, str)]
+    wanted = [*tools, *PROJECT["dependency-groups"]["build"]]
+    assert problems(wanted, "requirements-release.lock") == []
+
+
 def test_what_builds_the_package_is_what_is_pinned() -> None:
     """The group `build` repeats build-system.requires, or `make setup` would build unpinned."""
     assert PROJECT["dependency-groups"]["build"] == PROJECT["build-system"]["requires"]
 
 
-def test_both_locks_pin_the_same_versions() -> None:
+def test_all_locks_pin_the_same_versions() -> None:
     """Every version that users install is the one that the tests run with."""
     tested = {(pin.name, str(pin.specifier)) for pin, _ in pins(LOCKS[1])}
     used = {(pin.name, str(pin.specifier)) for pin, _ in pins(LOCKS[0])}
     assert used - tested == set()
+    released = {(pin.name, str(pin.specifier)) for pin, _ in pins(LOCKS[2])}
+    names = {name for name, _ in used}
+    assert {(name, version) for name, version in released if name in names} <= used
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from release.notices import NOTICES
 
 TOP = Path(__file__).resolve().parents[2]
 KINDS = ("templates", "spaces", "playbooks", "studies")
@@ -80,7 +83,45 @@ def definitions(kind: str) -> set[str]:
 
 def test_the_wheel_is_for_any_python_3_on_this_kind_of_machine(installation: Installation) -> None:
     """One wheel per architecture: the generator is the only compiled part."""
-    assert re.fullmatch(r"servertune-.+-py3-none-linux_\w+\.whl", installation.wheel.name)
+    tag = r"py3-none-manylinux_2_\d+_(x86_64|aarch64)"
+    assert re.fullmatch(rf"servertune-[\d.]+-{tag}\.whl", installation.wheel.name)
+
+
+def test_the_wheel_contains_nothing_that_only_developers_need(installation: Installation) -> None:
+    """The package, its metadata, and a generator without symbols."""
+    with zipfile.ZipFile(installation.wheel) as wheel:
+        sizes = {entry.filename: entry.file_size for entry in wheel.infolist()}
+    assert {name.partition("/")[0].rpartition(".")[2] for name in sizes} == {
+        *("tuner", "dist-info", "data")
+    }
+    assert not [name for name in sizes if name.endswith((".rs", ".lock", ".debug", ".pyc"))]
+    (generator,) = (size for name, size in sizes.items() if name.endswith("/tuner-loadgen"))
+    assert generator < 8_000_000
+
+
+def test_the_wheel_names_the_software_of_others(installation: Installation) -> None:
+    """Notices, and a bill of materials where PEP 770 puts it, of the crates of this machine."""
+    with zipfile.ZipFile(installation.wheel) as wheel:
+        (notices,) = (name for name in wheel.namelist() if "THIRD-PARTY-NOTICES" in name)
+        assert wheel.read(notices).decode() == NOTICES.read_text(encoding="utf-8")
+        (bill,) = (name for name in wheel.namelist() if ".dist-info/sboms/" in name)
+        parts = {
+            part["name"]: part["components"] for part in json.loads(wheel.read(bill))["components"]
+        }
+    assert "rustls" in {crate["name"] for crate in parts["tuner-loadgen"]}
+    assert "vega" in {script["name"] for script in parts["charts"]}
+
+
+def test_a_chart_as_a_file_needs_an_extra_that_the_message_names(
+    installation: Installation,
+) -> None:
+    """The engine that draws files is large, and the charts of report.html do without it."""
+    program = "from tuner.report.pictures import require_engine; require_engine()"
+    done = subprocess.run(
+        [str(installation.environment / "bin" / "python"), "-c", program],
+        cwd=installation.elsewhere, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "pip install 'servertune[png]'" in done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -123,6 +123,10 @@ def from_log(
         raise DefinitionError("--format and --config are both given; leave one out")
     if plot is not None and plot.suffix not in {".svg", ".png"}:
         raise DefinitionError(f"{plot} ends with neither .svg nor .png", path="--plot")
+    if plot is not None:
+        from tuner.report.pictures import require_engine
+
+        require_engine()
     written = None if line_format is None else given_format(line_format)
     arrived = array("d") if instants is not None else None
     tally, used = read_logs(

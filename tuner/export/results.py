@@ -43,7 +43,6 @@ def write_results(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
     Returns:
         The paths written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     specs, titles = for_files(studies)
     written = write_pictures(specs, titles, folder / "charts", ["svg"])
     page = render_markdown(*studies, pictures=_pictures(studies, titles))

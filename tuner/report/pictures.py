@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,8 +48,9 @@ def write_pictures(
     Drawn in a process of its own: the engine takes 100 MB and never gives them back.
 
     Raises:
-        HostError: the engine does not run here.
+        HostError: the engine is not installed or does not run here.
     """
+    require_engine()
     folder.mkdir(parents=True, exist_ok=True)
     jobs = [
         {
@@ -71,6 +73,15 @@ def write_pictures(
         reason = done.stderr.strip().rpartition("\n")[2][-400:]
         raise HostError(f"the charts could not be drawn: {reason}")
     return [Path(str(job["path"])) for job in jobs]
+
+
+def require_engine() -> None:
+    """Raise HostError if charts cannot be drawn as files here."""
+    if find_spec("vl_convert") is None:
+        raise HostError(
+            "vl-convert, which draws charts as files, is not installed;"
+            " run: pip install 'servertune[png]' (report.html has the charts without it)"
+        )
 
 
 def standalone(spec: Spec, title: str) -> Spec:

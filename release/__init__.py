@@ -1,0 +1,1 @@
+"""Modules that a release runs: wheels for each machine, notices, bills of materials."""
