@@ -245,7 +245,7 @@ $(CARGO_DENY):
 CHECKS := advisories bans licenses sources
 .PHONY: audit-rust
 audit-rust: $(CARGO_DENY) ## Check the crates by deny.toml (fetches RustSec's database)
-	$(CARGO_DENY) --manifest-path loadgen/Cargo.toml --locked check --config deny.toml $(CHECKS)
+	$(CARGO_DENY) --manifest-path loadgen/Cargo.toml --config deny.toml --locked check $(CHECKS)
 
 $(NODE_MODULES): release/vega/package.json release/vega/package-lock.json
 	mkdir -p build/vega && cp $^ build/vega

@@ -58,7 +58,7 @@ def build(folder: Path, targets: Sequence[str]) -> None:
         check_wheel(wheel, target)
         check_sbom(wheel)
         stripped = TOP / "loadgen" / "target" / target / "release" / "stripped"
-        with gzip.open(folder / f"{wheel.stem}.debug.gz", "wb", mtime=0) as packed:
+        with gzip.GzipFile(folder / f"{wheel.stem}.debug.gz", "wb", mtime=0) as packed:
             packed.write((stripped / "tuner-loadgen.debug").read_bytes())
     for file in sorted(folder.iterdir()):
         print(f"{file.stat().st_size:>12,}  {file.name}")
