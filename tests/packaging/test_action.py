@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from action import comment, compare
+from tests.packaging.linted import actionlint
 
 TOP = Path(__file__).resolve().parents[2]
 ACTION = yaml.load((TOP / "action.yml").read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506 - safe
@@ -111,6 +112,21 @@ def test_the_page_lists_the_inputs_and_outputs() -> None:
         if not str(default).startswith("${{"):
             assert rows[name] == shown
     assert all(f"`{name}`" in page for name in ACTION["outputs"])
+
+
+def test_the_shown_workflow_is_valid(tmp_path: Path) -> None:
+    """The page names inputs that the action has, and actionlint reads both."""
+    page = (TOP / "docs" / "ci.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "action.yml").write_bytes((TOP / "action.yml").read_bytes())
+    workflow = tmp_path / ".github" / "workflows" / "performance.yml"
+    workflow.parent.mkdir(parents=True)
+    text = shown.replace("servertune/servertune@main", "./")
+    workflow.write_text(text, encoding="utf-8")
+    assert actionlint(workflow) == ""
+    workflow.write_text(text.replace("fail-if:", "fails-if:"), encoding="utf-8")
+    assert 'input "fails-if" is not defined in action "tuner compare"' in actionlint(workflow)
 
 
 def test_a_comparison_fails_the_job_and_shows_why(runner: Runner) -> None:

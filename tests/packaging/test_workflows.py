@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.go_tools import go_tool, ran
+from tests.packaging.linted import actionlint
 from tuner import __version__
 
 TOP = Path(__file__).resolve().parents[2]
 FOLDER = TOP / ".github" / "workflows"
 FORMS = sorted((TOP / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 RIGHTS = {
     "tests.test": {"contents": "read"},
 }
@@ -92,11 +91,7 @@ def test_every_job_ends() -> None:
 
 def test_actionlint_accepts_them() -> None:
     """Syntax, expressions, inputs of known actions and names of events are right."""
-    command = go_tool(ACTIONLINT, "-version")
-    if command is None:
-        pytest.skip(f"no actionlint on the PATH, and Go did not run {ACTIONLINT} here")
-    linted = ran([*command, "-no-color", *map(str, sorted(FOLDER.glob("*.yml")))])
-    assert (linted.returncode, linted.stdout) == (0, "")
+    assert actionlint(*sorted(FOLDER.glob("*.yml"))) == ""
 
 
 @pytest.mark.parametrize(
