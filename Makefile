@@ -228,6 +228,12 @@ release-check: $(RELEASE)/locked ## Install dist/ in clean roots without a compi
 	@.ci/require debootstrap
 	release/check
 
+# The runner of the release sets GITHUB_REF_NAME, which stays out of the shell's text.
+.PHONY: release-tag
+release-tag: ## Check that the tag GITHUB_REF_NAME names this version
+	@grep -qxF "__version__ = \"$${GITHUB_REF_NAME#v}\"" tuner/__init__.py || { \
+		echo "the tag is $$GITHUB_REF_NAME, but tuner/__init__.py has another version" >&2; exit 1; }
+
 LOCKS := requirements.lock requirements-dev.lock requirements-release.lock
 .PHONY: audit
 audit: audit-python audit-rust ## Look for known weaknesses and unwanted licences among all dependencies

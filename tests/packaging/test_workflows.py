@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,10 @@ FORMS = sorted((TOP / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 RIGHTS = {
     "tests.test": {"contents": "read"},
+    "audit.audit": {"contents": "read"},
+    "release.build": {"contents": "read"},
+    "release.attest": {"attestations": "write", "id-token": "write"},
+    "release.publish": {"id-token": "write"},
 }
 """Rights of each job, which are reviewed here once more."""
 _MAKE = re.compile(r"(?:sudo )?make ([a-z-]+)")
@@ -92,6 +97,21 @@ def test_every_job_ends() -> None:
 def test_actionlint_accepts_them() -> None:
     """Syntax, expressions, inputs of known actions and names of events are right."""
     assert actionlint(*sorted(FOLDER.glob("*.yml"))) == ""
+
+
+def test_a_tag_of_another_version_is_refused() -> None:
+    """The release stops before it builds, and the shell runs nothing that stands in a tag."""
+    for tag, code in ((f"v{__version__}", 0), ("v99", 2), ("v$(false)", 2)):
+        done = subprocess.run(
+            ["make", "release-tag"],
+            cwd=TOP,
+            env={"PATH": "/usr/bin:/bin", "GITHUB_REF_NAME": tag},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert (tag in done.stderr) == (code != 0)
 
 
 @pytest.mark.parametrize(
