@@ -234,6 +234,10 @@ release-tag: ## Check that the tag GITHUB_REF_NAME names this version
 	@grep -qxF "__version__ = \"$${GITHUB_REF_NAME#v}\"" tuner/__init__.py || { \
 		echo "the tag is $$GITHUB_REF_NAME, but tuner/__init__.py has another version" >&2; exit 1; }
 
+.PHONY: man
+man: setup ## Write the manual pages of all commands into build/man/
+	$(BIN)/python -m release.man $(ARGS)
+
 LOCKS := requirements.lock requirements-dev.lock requirements-release.lock
 .PHONY: audit
 audit: audit-python audit-rust ## Look for known weaknesses and unwanted licences among all dependencies

@@ -27,25 +27,31 @@ _FEWEST = 12
 """Number of options from which on a command groups them."""
 
 
+Row = tuple[str, str]
+"""An option as ``--help`` writes it, and its sentence."""
+
+
 class GroupedCommand(click.Command):
     """A command that lists many options by theme in its ``--help``."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options; a short list stays one."""
-        rows = {
-            parameter.name or "": row
-            for parameter in self.get_params(ctx)
-            if (row := parameter.get_help_record(ctx)) is not None
-        }
-        if len(rows) < _FEWEST:
-            super().format_options(ctx, formatter)
-            return
-        for title, names in GROUPS.items():
-            _write(formatter, title, [rows.pop(name) for name in names if name in rows])
-        _write(formatter, OTHERS, list(rows.values()))
+        for title, rows in by_theme(self, ctx):
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
-def _write(formatter: click.HelpFormatter, title: str, rows: Sequence[tuple[str, str]]) -> None:
-    if rows:
-        with formatter.section(title):
-            formatter.write_dl(rows)
+def by_theme(command: click.Command, ctx: click.Context) -> list[tuple[str, list[Row]]]:
+    """Return the options of a command by theme; those of a short list are all in one."""
+    rows = {
+        parameter.name or "": row
+        for parameter in command.get_params(ctx)
+        if (row := parameter.get_help_record(ctx)) is not None
+    }
+    if len(rows) < _FEWEST or not isinstance(command, GroupedCommand):
+        return [("Options", list(rows.values()))]
+    found = [
+        (title, [rows.pop(name) for name in names if name in rows])
+        for title, names in GROUPS.items()
+    ]
+    return [(title, listed) for title, listed in (*found, (OTHERS, list(rows.values()))) if listed]
