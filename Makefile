@@ -238,6 +238,12 @@ release-tag: ## Check that the tag GITHUB_REF_NAME names this version
 man: setup ## Write the manual pages of all commands into build/man/
 	$(BIN)/python -m release.man $(ARGS)
 
+.PHONY: image
+image: ## Build the image servertune from the wheel in dist/ (with podman, buildah or docker)
+	@engine=$$(command -v podman buildah docker | head -n 1 || true); \
+	[ -n "$$engine" ] || { echo "image: install podman, buildah or docker" >&2; exit 1; }; \
+	"$$engine" build --file Containerfile --tag servertune $(ARGS) .
+
 LOCKS := requirements.lock requirements-dev.lock requirements-release.lock
 .PHONY: audit
 audit: audit-python audit-rust ## Look for known weaknesses and unwanted licences among all dependencies
