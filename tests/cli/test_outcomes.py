@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import Tuner
 from tuner.app import outcomes
 from tuner.app.outcomes import UNREADABLE, Outcome
+from tuner.store.store import list_names
 
 RECORD = Path("studies/mine/record.db")
 
@@ -26,11 +27,10 @@ def opened(finished: Tuner, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     assert finished("report", "mine").code == 0
     os.utime(RECORD, (1_700_000_000, 1_700_000_000))
     found: list[str] = []
-    really = outcomes.list_names
 
     def watched(url: str) -> list[str]:
         found.append(url)
-        return really(url)
+        return list_names(url)
 
     monkeypatch.setattr(outcomes, "list_names", watched)
     return found
@@ -118,7 +118,7 @@ def test_a_long_list_shows_its_progress(opened: list[str], monkeypatch: pytest.M
     for number in range(2):
         shutil.copytree("studies/mine", f"studies/other{number}")
     clock = iter(range(0, 1000, 4))
-    monkeypatch.setattr(outcomes.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     lines: list[str] = []
     outcomes.outcomes(Path("studies"), lines.append)
     assert lines == ["record 1 of 3, 16 s left", "record 2 of 3, 6 s left"]

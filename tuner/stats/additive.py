@@ -104,10 +104,10 @@ def fit(
     candidates = is_candidate & (looks > 0)
 
     def by_row(values: FloatArray) -> FloatArray:
-        return np.bincount(row, values, configurations)
+        return np.asarray(np.bincount(row, values, configurations), np.float64)
 
     def by_column(values: FloatArray) -> FloatArray:
-        return np.bincount(column, values, blocks)
+        return np.asarray(np.bincount(column, values, blocks), np.float64)
 
     centre = float(np.median(baseline))
     means = by_row(y - (baseline - centre)[column]) / np.maximum(1, looks)
