@@ -44,10 +44,10 @@ from benchmarks import finding
 from benchmarks.finding import Finding, at_most
 from benchmarks.replay import DEPLOY_S, EACH_S, World
 from benchmarks.table import load
+from tuner.generators.generator import Endpoint, WindowSpec
 from tuner.goals.goals import Goals
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import plan_blocks
-from tuner.load.generator import Endpoint, WindowSpec
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow
 from tuner.phases import search as search_phase

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import click
 
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.native import NativeGenerator
 from tuner.hosts.local import free_ports
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import split_cores
 from tuner.measurement.instrument import Mode

@@ -316,7 +316,7 @@ def _block(load: Load, store: Store, name: str, *, window: Any, times: Times, en
 
 def _window(host: SimulatedHost) -> Any:
     """Return a window's figures as large as a real one's."""
-    from tuner.load.generator import Endpoint, WindowSpec
+    from tuner.generators.generator import Endpoint, WindowSpec
 
     raw = host.measure(
         _WORKLOAD,

@@ -35,7 +35,7 @@ FLEET = Path(__file__).parent / "fleet"
 
 REAL = "real"
 """Scope of all test files that measure, or change the machine."""
-REAL_ROOMS = ("app", "fleet", "hosts", "integration", "load", "servers")
+REAL_ROOMS = ("app", "fleet", "generators", "hosts", "integration", "servers")
 """Rooms of such files. The others may start a server, but judge no time."""
 ONLY_DEPLOY = (
     *("hosts/test_ansible.py", "hosts/test_deployer.py", "hosts/test_hostile_values.py"),

@@ -39,7 +39,7 @@ ROOMS = (
     "words",
     "judge",
     # adapters, which touch the world
-    "load",
+    "generators",
     "hosts",
     "servers",
     "own",
@@ -64,9 +64,9 @@ PURE = LAYER["judge"]
 
 # Room → rooms it must not import, with the reason.
 FORBIDDEN = {
-    "report": ({"phases", "hosts", "load"}, "a report is a function of the record alone"),
-    "outputs": ({"phases", "hosts", "load"}, "a document is a function of the record alone"),
-    "export": ({"phases", "hosts", "load"}, "an export is a function of the record alone"),
+    "report": ({"phases", "hosts", "generators"}, "a report is a function of the record alone"),
+    "outputs": ({"phases", "hosts", "generators"}, "a document is a function of the record alone"),
+    "export": ({"phases", "hosts", "generators"}, "an export is a function of the record alone"),
     "testing": ({"phases"}, "the simulated lab stands behind the ports, like a real one"),
 }
 # Room → the only rooms it may import, with the reason.
@@ -212,7 +212,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         ("stats/power.py", "import tuner.paths", "NumPy and SciPy only"),
         ("space/space.py", "def f():\n    import subprocess", "does not touch the world"),
         ("space/space.py", "from ..store import x", "space lies below store"),
-        ("report/page.py", "from ..load import port", "function of the record alone"),
+        ("report/page.py", "from ..generators import port", "function of the record alone"),
         ("testing/lab.py", "from tuner.phases import confirm", "behind the ports"),
         ("__init__.py", "from tuner.cli import main", "imports nothing when it is loaded"),
     ],

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tuner.api.frame import Frame
@@ -45,37 +43,13 @@ _HOMES = {
 """Modules of the public names, loaded at the first use: ``import tuner`` stays fast."""
 
 
-def _found(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _found(name)
-
-
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(types.ModuleType):
-    """The package, in which ``load`` is a function although a subpackage has that name too.
-
-    Python sets a loaded subpackage as an attribute of its parent. Imports of ``tuner.load.native``
-    and the like do not need that attribute.
-    """
-
-    @property
-    def load(self) -> Any:
-        """The function ``load``."""
-        return _found("load")
-
-    @load.setter
-    def load(self, module: object) -> None:
-        """Leave the function in its place."""
-
-
-sys.modules[__name__].__class__ = _Package

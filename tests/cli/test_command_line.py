@@ -11,7 +11,7 @@ from tuner import __version__
 from tuner.app import premises
 from tuner.cli.commands import resume_command
 from tuner.errors import DefinitionError
-from tuner.load import program
+from tuner.generators import program
 from tuner.servers import nginx
 
 COMMANDS = ("optimize", "compare", "measure", "report", "export", "studies", "workload", "doctor")

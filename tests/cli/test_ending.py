@@ -25,9 +25,9 @@ from tests.cli.conftest import Tuner
 from tuner.app.writing import cannot_write, writing
 from tuner.cli import unforeseen
 from tuner.errors import EXIT_BUG, HostError, InstrumentError
+from tuner.generators import native
+from tuner.generators.place import LocalGeneratorHost
 from tuner.hosts import local
-from tuner.load import native
-from tuner.load.place import LocalGeneratorHost
 from tuner.servers import nginx
 
 TOP = Path(__file__).parents[2]

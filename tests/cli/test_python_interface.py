@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import re
 import subprocess
@@ -205,23 +205,10 @@ def test_every_public_name_is_there() -> None:
         home = importlib.import_module(package._HOMES[name])
         assert getattr(package, name) is getattr(home, name)
         assert name in page
+        assert importlib.util.find_spec(f"tuner.{name}") is None, "a module would replace the name"
     assert set(package.__all__) <= set(dir(package))
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         _ = package.no_such_name
-
-
-def test_load_stays_a_function_next_to_the_subpackage_of_its_name() -> None:
-    """Python sets a loaded subpackage as an attribute, which must not hide the function."""
-    program = (
-        "import tuner.load.generator, tuner\n"
-        "from tuner.load.native import NativeGenerator\n"
-        "from tuner import load\n"
-        "print(tuner.load is load, load.__module__)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["True", "tuner.api.study_view"]
 
 
 def test_the_package_loads_no_library() -> None:

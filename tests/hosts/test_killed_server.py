@@ -12,11 +12,11 @@ import pytest
 
 from tests.hosts.nginxes import NginxLab, needs_nginx, nginx_lab
 from tests.phases.rig import HAND, STOCK, rig
+from tuner.generators.generator import Next, WindowPlan
+from tuner.generators.native import NativeGenerator
 from tuner.hosts import counters, local, log_end
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE
-from tuner.load.generator import Next, WindowPlan
-from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Measurement, RawWindow

@@ -10,8 +10,8 @@ import pytest
 
 from tests.measurement.windows import raw_window
 from tests.phases.rig import WORKLOAD
+from tuner.generators.generator import Endpoint, Slices, WindowPlan, WindowSpec
 from tuner.hosts.remote_watch import RemoteWatch
-from tuner.load.generator import Endpoint, Slices, WindowPlan, WindowSpec
 from tuner.measurement.clocks import ClockReading
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Turns

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.nginxes import needs_nginx, nginx_lab
+from tuner.generators.generator import Endpoint, LoadGenerator, Next, WindowPlan, WindowSpec
+from tuner.generators.h2load import H2loadGenerator
+from tuner.generators.native import NativeGenerator
 from tuner.hosts import local
-from tuner.load.generator import Endpoint, LoadGenerator, Next, WindowPlan, WindowSpec
-from tuner.load.h2load import H2loadGenerator
-from tuner.load.native import NativeGenerator
 from tuner.machine.placement import split_cores
 from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import StallRule

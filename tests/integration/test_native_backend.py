@@ -16,9 +16,9 @@ import pytest
 from tests.hosts.nginxes import ask, needs_nginx, nginx_lab
 from tests.integration import applications
 from tests.own.real import free_port, running
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.native import NativeGenerator
 from tuner.hosts import local
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.native import NativeGenerator
 from tuner.machine.placement import split_cores
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement, RawWindow, measure

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.load.h2load import H2LOAD
-from tuner.load.wrk2 import WRK2
+from tuner.generators.h2load import H2LOAD
+from tuner.generators.wrk2 import WRK2
 from tuner.measurement.instrument import NATIVE
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
 from tuner.errors import HostError, InstrumentError, Interrupted
+from tuner.generators.generator import Next, WindowPlan, WindowSpec
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
-from tuner.load.generator import Next, WindowPlan, WindowSpec
 from tuner.measurement import quota
 from tuner.measurement.resources import (
     CounterReading,

@@ -11,11 +11,11 @@ import pytest
 from tests.measurement.windows import window
 from tests.phases.rig import Rig, all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
+from tuner.generators.generator import Next, WindowPlan
 from tuner.judge.forecast import Question
 from tuner.judge.load_point import Capacity, load_point, lower
 from tuner.judge.overhead import overhead
 from tuner.judge.plan import Budget
-from tuner.load.generator import Next, WindowPlan
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.window import RawWindow
 from tuner.phases.probe import sampling_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.phases.rig import WORKLOAD, rig
-from tuner.load.generator import Endpoint, Slices, WindowPlan, WindowSpec
+from tuner.generators.generator import Endpoint, Slices, WindowPlan, WindowSpec
 from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters
 from tuner.phases.resource_watch import ResourceWatch
 from tuner.testing.lab import SimulatedGenerator

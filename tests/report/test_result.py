@@ -13,8 +13,8 @@ from statistics import median
 
 import pytest
 
+from tuner.generators.wrk2 import WRK2
 from tuner.judge.results import StudyResult, evaluate
-from tuner.load.wrk2 import WRK2
 from tuner.record.model import Block, Original, Record
 from tuner.report.facts import limits, method_facts, scope
 from tuner.report.html import render_html

@@ -12,8 +12,8 @@ import pytest
 
 from tests.reading.test_access_log import AT, tally
 from tests.servers.labs import server_lab
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.native import NativeGenerator
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.native import NativeGenerator
 from tuner.machine.placement import split_cores
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.phases.rig import SPACE, STOCK, WORKLOAD
-from tuner.load.generator import Endpoint, WindowSpec
+from tuner.generators.generator import Endpoint, WindowSpec
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement, measure
 from tuner.space.configuration import Configuration

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from tuner.app.probe_target import CONNECTIONS, PATIENCE_S, ProbeTarget, probe_target
 from tuner.errors import DefinitionError, HostError, quoted
+from tuner.generators.generator import LoadGenerator, Next, WindowPlan, WindowSpec
+from tuner.generators.native import NativeGenerator
 from tuner.goals.constraint import Constraint
 from tuner.goals.metric import quantile_of
 from tuner.goals.objective import Objective
 from tuner.hosts.agent import Usage
 from tuner.hosts.inventory import Host
-from tuner.load.generator import LoadGenerator, Next, WindowPlan, WindowSpec
-from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import StallRule

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tuner.app.bind import StudySpace
 from tuner.app.resolve import Resolved
 from tuner.errors import DefinitionError
-from tuner.load.generator import LoadGenerator
+from tuner.generators.generator import LoadGenerator
 from tuner.render.reach import edges
 from tuner.render.render import EXPORT
 from tuner.servers import catalog

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tuner.generators.generator import LoadGenerator, WatchesStalls
 from tuner.goals.goals import Goals
 from tuner.judge.claimable import ESTIMATED, P99, CoreStalls, from_stalls
-from tuner.load.generator import LoadGenerator, WatchesStalls
 from tuner.machine.facts import CoreSplit, HostFacts
 from tuner.measurement.instrument import Instrument
 from tuner.space.kernel import is_kernels

@@ -12,12 +12,12 @@ from tuner.app.premises import Premises
 from tuner.app.resolve import Resolved, resolve
 from tuner.definition.sampler_names import check_code
 from tuner.definition.study import StudyDefinition
+from tuner.generators.generator import LoadGenerator
 from tuner.goals.goals import Goals
 from tuner.hosts.ansible import KernelLoan
 from tuner.hosts.host_locks import HostLocks
 from tuner.hosts.proc import reports_waits
 from tuner.judge.plan import Design
-from tuner.load.generator import LoadGenerator
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.stalls import KEEP
 from tuner.own.server import OwnServer

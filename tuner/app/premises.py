@@ -20,6 +20,11 @@ from tuner.app import server_binary
 from tuner.app.lent_service import TargetService, services_of
 from tuner.app.undisturbed import undisturbed
 from tuner.errors import DefinitionError, HostError
+from tuner.generators.generator import LoadGenerator
+from tuner.generators.h2load import H2loadGenerator
+from tuner.generators.native import NativeGenerator
+from tuner.generators.watched import WatchedGenerator
+from tuner.generators.wrk2 import Wrk2Generator
 from tuner.hosts import counters, kernel, local, remote
 from tuner.hosts.ansible import AnsibleDeployer, KernelLoan
 from tuner.hosts.host_locks import HostLocks
@@ -29,11 +34,6 @@ from tuner.hosts.log_end import log_end
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote_watch import RemoteWatch
 from tuner.hosts.sweep import stop_lab
-from tuner.load.generator import LoadGenerator
-from tuner.load.h2load import H2loadGenerator
-from tuner.load.native import NativeGenerator
-from tuner.load.watched import WatchedGenerator
-from tuner.load.wrk2 import Wrk2Generator
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.machine.placement import (
     BY_RULES,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from tuner.errors import HostError
+from tuner.generators.generator import Endpoint
 from tuner.hosts.inventory import Host
-from tuner.load.generator import Endpoint
 from tuner.workload.wire import Tls, Wire
 from tuner.workload.workload import Request, Workload
 

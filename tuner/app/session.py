@@ -20,8 +20,8 @@ from tuner.app.premises import Lab
 from tuner.app.progress import RunProgress
 from tuner.app.writing import writing_results
 from tuner.errors import DefinitionError, HostError
+from tuner.generators.native import NativeGenerator
 from tuner.hosts.deployer import InstanceSpec
-from tuner.load.native import NativeGenerator
 from tuner.measurement.stalls import CYCLES
 from tuner.own.server import InPlaceServer
 from tuner.paths import temporaries_in

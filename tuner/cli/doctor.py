@@ -23,6 +23,8 @@ from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
 from tuner.cli.lint import lint_command
 from tuner.errors import DefinitionError, HostError, TunerError
+from tuner.generators.native import NativeGenerator
+from tuner.generators.self_test import self_test
 from tuner.hosts import local
 from tuner.judge.claimable import (
     FROM_STALLS,
@@ -33,8 +35,6 @@ from tuner.judge.claimable import (
     from_stalls,
     touched_share,
 )
-from tuner.load.native import NativeGenerator
-from tuner.load.self_test import self_test
 from tuner.machine.facts import DEFAULT_SERVER, CoreSplit, ServerFacts
 from tuner.machine.placement import place
 from tuner.machine.topology import Topology

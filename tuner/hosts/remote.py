@@ -186,7 +186,7 @@ def refuse_machine(binary: Path, host: str, machine: str) -> None:
 
 
 class RemoteGeneratorHost:
-    """A generator on another host: see ``tuner.load.place.GeneratorHost``.
+    """A generator on another host: see ``tuner.generators.place.GeneratorHost``.
 
     Args:
         host: where it runs.

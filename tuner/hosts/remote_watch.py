@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import HostError, InstrumentError
+from tuner.generators.generator import WindowPlan
 from tuner.hosts.agent import Agent
-from tuner.load.generator import WindowPlan
 from tuner.measurement.clocks import ClockOffset, ClockReading, aligned, difference
 from tuner.measurement.stalls import Span, StallRule
 from tuner.measurement.window import RawWindow

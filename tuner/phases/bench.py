@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from tuner.generators.generator import LoadGenerator
 from tuner.goals.goals import Goals
 from tuner.goals.objective import Objective
 from tuner.hosts.deployer import Deployer, InstanceSpec
-from tuner.load.generator import LoadGenerator
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates
 from tuner.phases.resource_watch import ReadCounters

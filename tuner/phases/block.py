@@ -27,13 +27,13 @@ from tuner.errors import (
     LeaseLostError,
     UnreachableError,
 )
+from tuner.generators.generator import Endpoint, Next, Slices, WindowPlan, WindowSpec
 from tuner.goals.capacity import next_rate
 from tuner.goals.constraint import Constraint
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.arms import excluded_share
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, window_id
-from tuner.load.generator import Endpoint, Next, Slices, WindowPlan, WindowSpec
 from tuner.measurement import core_wait, quota
 from tuner.measurement.error_log import complaints, signal_of
 from tuner.measurement.instrument import Mode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tuner.load.generator import LoadGenerator, ShowsProcesses, WindowPlan
+from tuner.generators.generator import LoadGenerator, ShowsProcesses, WindowPlan
 from tuner.measurement.resources import CounterReading, Resources, between, part_of
 
 

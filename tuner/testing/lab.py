@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import InstrumentError, Interrupted, UnreachableError
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.turns import in_turn
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.scoring import BASELINE
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.instrument import NATIVE, Instrument, Mode
 from tuner.measurement.stalls import Span

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.load.wrk2s import FAKE
+from tests.generators.wrk2s import FAKE
+from tuner.generators.lua import script
+from tuner.generators.wrk2 import read_spectra
 from tuner.hosts import local
-from tuner.load.lua import script
-from tuner.load.wrk2 import read_spectra
 from tuner.workload.workload import Request
 
 KEPT = Path(__file__).parent / "kept" / "wrk2"

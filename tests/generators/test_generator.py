@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.generators.wrk2s import wrk2
 from tests.hosts.nginxes import NGINX, ask, needs_nginx
-from tests.load.wrk2s import wrk2
 from tests.phases.rig import STOCK, WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.hosts import local
-from tuner.load import native
-from tuner.load.generator import (
+from tuner.generators import native
+from tuner.generators.generator import (
     Endpoint,
     LoadGenerator,
     Next,
@@ -31,10 +30,11 @@ from tuner.load.generator import (
     WindowPlan,
     WindowSpec,
 )
-from tuner.load.h2load import H2loadGenerator
-from tuner.load.native import NativeGenerator
-from tuner.load.place import GeneratorHost
-from tuner.load.wrk2 import Wrk2Generator
+from tuner.generators.h2load import H2loadGenerator
+from tuner.generators.native import NativeGenerator
+from tuner.generators.place import GeneratorHost
+from tuner.generators.wrk2 import Wrk2Generator
+from tuner.hosts import local
 from tuner.machine.placement import split_cores
 from tuner.measurement.instrument import LOADS, Mode
 from tuner.measurement.latency import decode
@@ -224,7 +224,7 @@ def test_busy_cycles_are_those_that_the_generator_finds(
 
 
 class TestLoadGenerator:
-    """The contract of ``tuner.load.generator.LoadGenerator``."""
+    """The contract of ``tuner.generators.generator.LoadGenerator``."""
 
     def test_windows_are_measured_in_the_order_of_the_plan(self, case: Case) -> None:
         """Each window is reported as it ends, with its id and instance, one after another."""

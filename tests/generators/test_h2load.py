@@ -9,9 +9,9 @@ import pytest
 
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.load import h2load
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.h2load import H2loadGenerator, read_log
+from tuner.generators import h2load
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.h2load import H2loadGenerator, read_log
 from tuner.machine.facts import CoreSplit
 from tuner.workload.workload import Request
 

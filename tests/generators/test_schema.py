@@ -16,8 +16,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.phases.rig import WORKLOAD
-from tuner.load.generator import Endpoint, WindowPlan, WindowSpec
-from tuner.load.native import NativeGenerator
+from tuner.generators.generator import Endpoint, WindowPlan, WindowSpec
+from tuner.generators.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
 from tuner.paths import loadgen_binary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.errors import InstrumentError
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.measurement.window import RawWindow
 
 

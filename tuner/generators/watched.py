@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tuner.load.generator import Next, WindowPlan
-from tuner.load.native import NativeGenerator
+from tuner.generators.generator import Next, WindowPlan
+from tuner.generators.native import NativeGenerator
 from tuner.measurement.instrument import Instrument, Mode
 from tuner.measurement.window import RawWindow
 from tuner.workload.workload import Workload

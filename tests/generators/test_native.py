@@ -14,9 +14,9 @@ import pytest
 from tests.hosts.nginxes import processes_in
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.load import native
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.native import NativeGenerator, read_samples
+from tuner.generators import native
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.native import NativeGenerator, read_samples
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import InstrumentError
-from tuner.load.self_test import self_test
+from tuner.generators.self_test import self_test
 from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import split_cores
 from tuner.paths import loadgen_binary

@@ -57,7 +57,7 @@ class Connection:
 
 
 def request_of(script: str, host: str) -> bytes:
-    """Return the bytes of the first request of a script of ``tuner.load.lua``."""
+    """Return the bytes of the first request of a script of ``tuner.generators.lua``."""
     made = re.search(r'wrk\.format\("((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)", \{(.*?)\}, ', script)
     method, path, headers = (
         (made[1], made[2], made[3]) if made else ("GET", "/", f'["Host"] = "{host}"')

@@ -13,9 +13,9 @@ import pytest
 
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.lua import script, text
-from tuner.load.wrk2 import Wrk2Generator, lasting_s, offered, read_report, read_spectra
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.lua import script, text
+from tuner.generators.wrk2 import Wrk2Generator, lasting_s, offered, read_report, read_spectra
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import Mode
 from tuner.measurement.window import Histogram, RawWindow

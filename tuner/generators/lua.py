@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from tuner.load.generator import HOST
+from tuner.generators.generator import HOST
 from tuner.workload.workload import Request
 
 REPORT = "tuner-report "

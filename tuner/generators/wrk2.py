@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import InstrumentError
-from tuner.load import program
-from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.lua import REPORT, script
-from tuner.load.turns import in_turn
+from tuner.generators import program
+from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.lua import REPORT, script
+from tuner.generators.turns import in_turn
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import Instrument, Mode
 from tuner.measurement.latency import HistogramCounts

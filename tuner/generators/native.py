@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tuner.errors import HostError, InstrumentError
-from tuner.load.generator import HOST, Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.place import GeneratorHost, LocalGeneratorHost
+from tuner.generators.generator import HOST, Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.place import GeneratorHost, LocalGeneratorHost
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.cycles import Traffic
 from tuner.measurement.instrument import NATIVE, Instrument, Mode

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import InstrumentError
-from tuner.load import program
-from tuner.load.generator import HOST, Endpoint, Next, WindowPlan, WindowSpec
-from tuner.load.turns import in_turn
+from tuner.generators import program
+from tuner.generators.generator import HOST, Endpoint, Next, WindowPlan, WindowSpec
+from tuner.generators.turns import in_turn
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import Instrument, Mode
 from tuner.measurement.window import RawWindow, Samples
