@@ -244,13 +244,15 @@ image: ## Build the image servertune from the wheel in dist/ (with podman, build
 	[ -n "$$engine" ] || { echo "image: install podman, buildah or docker" >&2; exit 1; }; \
 	"$$engine" build --file Containerfile --tag servertune $(ARGS) .
 
-LOCKS := requirements.lock requirements-dev.lock requirements-release.lock
 .PHONY: audit
 audit: audit-python audit-rust ## Look for known weaknesses and unwanted licences among all dependencies
 
+# The lock of the tests contains that of users. --strict: a package that PyPI does not answer for fails.
 .PHONY: audit-python
 audit-python: $(RELEASE)/locked ## Look for known weaknesses of the Python packages (asks PyPI)
-	$(RELEASE)/bin/pip-audit --require-hashes --disable-pip $(foreach lock,$(LOCKS),-r $(lock))
+	for lock in requirements-dev.lock requirements-release.lock; do \
+		$(RELEASE)/bin/pip-audit --strict --require-hashes --disable-pip -r $$lock; \
+	done
 
 CARGO_DENY := build/cargo-deny/bin/cargo-deny
 $(CARGO_DENY):
