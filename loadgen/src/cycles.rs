@@ -226,6 +226,7 @@ mod tests {
         Sample {
             intended,
             written: intended,
+            first: completed,
             completed,
             outcome: Outcome::Ok,
         }

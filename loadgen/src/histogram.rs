@@ -67,22 +67,26 @@ pub fn encode(histogram: &Histogram<u64>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The three latencies of a window.
+/// The latencies of a window.
 #[derive(Debug, Serialize)]
 pub struct Latency {
     /// Completed − intended.
     pub corrected: Summary,
+    /// First byte of the response − intended.
+    pub first_byte: Summary,
     /// Completed − written.
     pub service: Summary,
     /// Written − intended.
     pub send_lag: Summary,
 }
 
-/// The histograms of the three latencies.
+/// The histograms of the latencies.
 #[derive(Debug)]
 pub struct Histograms {
     /// Completed − intended.
     pub corrected: Histogram<u64>,
+    /// First byte of the response − intended.
+    pub first_byte: Histogram<u64>,
     /// Completed − written.
     pub service: Histogram<u64>,
     /// Written − intended.
@@ -93,15 +97,17 @@ impl Histograms {
     /// Return the histograms of samples.
     ///
     /// Nothing is censored: a request without an answer counts with its age when it was given up,
-    /// in `corrected` from the intended instant, in `service` from the write if there was one, in
-    /// `send_lag` if it was never written. Errors count in none of the three.
+    /// in `corrected` from the intended instant, in `first_byte` likewise if no byte came, in
+    /// `service` from the write if there was one, in `send_lag` if it was never written. Errors
+    /// count in none of them.
     pub fn of(samples: &[Sample]) -> Self {
-        let (mut corrected, mut service, mut send_lag) = (new(), new(), new());
+        let [mut corrected, mut first_byte, mut service, mut send_lag] = [(); 4].map(|()| new());
         for sample in samples {
             if sample.outcome == Outcome::Error {
                 continue;
             }
             corrected.saturating_record(sample.completed.saturating_sub(sample.intended));
+            first_byte.saturating_record(sample.first_byte_ns());
             if sample.written == NEVER {
                 send_lag.saturating_record(sample.completed.saturating_sub(sample.intended));
             } else {
@@ -111,6 +117,7 @@ impl Histograms {
         }
         Self {
             corrected,
+            first_byte,
             service,
             send_lag,
         }
@@ -123,6 +130,7 @@ impl Latency {
         let histograms = Histograms::of(samples);
         Self {
             corrected: Summary::of(&histograms.corrected),
+            first_byte: Summary::of(&histograms.first_byte),
             service: Summary::of(&histograms.service),
             send_lag: Summary::of(&histograms.send_lag),
         }
@@ -176,22 +184,28 @@ mod tests {
     /// A request without an answer counts with its age; errors do not count.
     #[test]
     fn nothing_is_censored() {
-        let sample = |written, completed, outcome| Sample {
+        let sample = |written, first, completed, outcome| Sample {
             intended: 1000,
             written,
+            first,
             completed,
             outcome,
         };
         let latency = Latency::of(&[
-            sample(1500, 3000, Outcome::Ok),
-            sample(2000, 500_000, Outcome::Timeout),
-            sample(2000, 600_000, Outcome::InFlight),
-            sample(NEVER, 901_000, Outcome::Unsent),
-            sample(2000, 99_000_000, Outcome::Error),
+            sample(1500, 2000, 3000, Outcome::Ok),
+            sample(2000, 4000, 500_000, Outcome::Timeout),
+            sample(2000, NEVER, 600_000, Outcome::InFlight),
+            sample(NEVER, NEVER, 901_000, Outcome::Unsent),
+            sample(2000, 3000, 99_000_000, Outcome::Error),
         ]);
         assert_eq!(latency.corrected.count, 4);
         assert_eq!(latency.service.count, 3);
         assert_eq!(latency.send_lag.count, 4);
+        assert_eq!(latency.first_byte.count, 4);
+        // A late answer that began in time counts with the beginning, one that never began with its age.
+        let p50 = latency.first_byte.p50_us.unwrap();
+        assert!((p50 / 3.0 - 1.0).abs() < 1e-3, "{p50}");
+        assert!((latency.first_byte.max_us.unwrap() / 900.0 - 1.0).abs() < 1e-3);
         assert!((latency.corrected.max_us.unwrap() / 900.0 - 1.0).abs() < 1e-3);
         assert!((latency.send_lag.max_us.unwrap() / 900.0 - 1.0).abs() < 1e-3);
     }

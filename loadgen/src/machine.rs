@@ -10,7 +10,7 @@ pub trait Sink {
     /// Without this call, they arrived at the instant at which the poll returned that reported
     /// them.
     fn arrived(&mut self, _age_ns: u64) {}
-    /// The first byte of a response arrived.
+    /// Bytes of a response arrived. Only the first call for a response matters.
     fn started(&mut self, stream: u32);
     /// Bytes of a body arrived.
     fn body(&mut self, stream: u32, bytes: &[u8]);

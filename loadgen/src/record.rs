@@ -1,7 +1,7 @@
 //! The outcome and times of each request, in columns that are filled during the window and read
 //! after it.
 //!
-//! Per request, the loop only stores three numbers. Histograms, percentiles and files are computed
+//! Per request, the loop only stores four numbers. Histograms, percentiles and files are computed
 //! from them once the window is over. The threads of a window share the columns: a request is
 //! written by the thread that claimed it, and read once all threads have ended, so the stores need
 //! no order.
@@ -44,6 +44,7 @@ pub const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Record {
     written: Column<AtomicU64>,
+    first: Column<AtomicU64>,
     completed: Column<AtomicU64>,
     /// Outcome plus one; 0 while the request is open.
     outcome: Column<AtomicU8>,
@@ -56,10 +57,21 @@ pub struct Sample {
     pub intended: u64,
     /// When it was written, or [`NEVER`].
     pub written: u64,
+    /// When the first byte of the response arrived, or [`NEVER`].
+    pub first: u64,
     /// When the response was complete, or when it was given up.
     pub completed: u64,
     /// The outcome.
     pub outcome: Outcome,
+}
+
+impl Sample {
+    /// Return the time from the intended instant to the first byte of the response; without one, the
+    /// age at which the request was given up.
+    pub fn first_byte_ns(&self) -> u64 {
+        // Only some reads have a timestamp of the kernel's, so the end may seem to come first.
+        self.first.min(self.completed).saturating_sub(self.intended)
+    }
 }
 
 impl Record {
@@ -67,6 +79,7 @@ impl Record {
     pub fn new(capacity: usize, populate: bool) -> io::Result<Self> {
         Ok(Self {
             written: Column::new(capacity, populate)?,
+            first: Column::new(capacity, populate)?,
             completed: Column::new(capacity, populate)?,
             outcome: Column::new(capacity, populate)?,
         })
@@ -89,9 +102,11 @@ impl Record {
         self.written[index].load(Relaxed)
     }
 
-    /// Store the outcome of a request.
+    /// Store the outcome of a request, and when the first byte of its response arrived; 0 if none
+    /// did.
     #[inline]
-    pub fn finish(&self, index: usize, now: u64, outcome: Outcome) {
+    pub fn finish(&self, index: usize, first: u64, now: u64, outcome: Outcome) {
+        self.first[index].store(first, Relaxed);
         self.completed[index].store(now, Relaxed);
         self.outcome[index].store(outcome as u8 + 1, Relaxed);
     }
@@ -114,17 +129,22 @@ impl Record {
                 OUTCOMES[usize::from(code - 1)],
             ),
         };
+        let first = match self.first[index].load(Relaxed) {
+            0 => NEVER,
+            ns => ns,
+        };
         Sample {
             intended: intended.unwrap_or(written),
             written,
+            first,
             completed,
             outcome,
         }
     }
 }
 
-/// Write samples as columns (magic `TNRS0001`, count, then intended, written, completed, outcome,
-/// all little-endian), times in nanoseconds from `start`.
+/// Write samples as columns (magic `TNRS0002`, count, then intended, written, first byte, completed,
+/// outcome, all little-endian), times in nanoseconds from `start`.
 ///
 /// The file appears whole or not at all.
 pub fn save(path: &Path, samples: &[Sample], start: u64) -> io::Result<()> {
@@ -139,11 +159,12 @@ pub fn save(path: &Path, samples: &[Sample], start: u64) -> io::Result<()> {
 
 fn write_columns(path: &Path, samples: &[Sample], start: u64) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 16, File::create(path)?);
-    file.write_all(b"TNRS0001")?;
+    file.write_all(b"TNRS0002")?;
     file.write_all(&(samples.len() as u64).to_le_bytes())?;
     for column in [
         |sample: &Sample| sample.intended,
         |sample: &Sample| sample.written,
+        |sample: &Sample| sample.first,
         |sample: &Sample| sample.completed,
     ] {
         for sample in samples {

@@ -30,6 +30,10 @@ pub struct Part {
     pub p99_us: Option<f64>,
     /// The largest.
     pub max_us: Option<f64>,
+    /// Median of the time to the first byte, from the intended instant.
+    pub first_byte_p50_us: Option<f64>,
+    /// 99 %.
+    pub first_byte_p99_us: Option<f64>,
 }
 
 /// A piece of a ladder: the requested rate, the offered rate, and the outcomes.
@@ -46,11 +50,27 @@ pub struct PiecePart {
     pub part: Part,
 }
 
-/// Split a window by seconds; the last part may be shorter.
-pub fn per_second(samples: &[Sample], start: u64, duration_ns: u64) -> Vec<Part> {
+/// Samples of a part of a window; its start and end are in nanoseconds from the window's start.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'a> {
+    /// Start.
+    pub from_ns: u64,
+    /// End.
+    pub to_ns: u64,
+    /// The requests intended in it.
+    pub samples: &'a [Sample],
+}
+
+/// Split a window's samples by seconds; the last part may be shorter.
+pub fn seconds(samples: &[Sample], start: u64, duration_ns: u64) -> Vec<Span<'_>> {
     let seconds = duration_ns.div_ceil(1_000_000_000);
     let edges = (1..=seconds).map(|i| (i * 1_000_000_000).min(duration_ns));
     split(samples, start, edges)
+}
+
+/// Return the outcomes of each second of a window.
+pub fn per_second(samples: &[Sample], start: u64, duration_ns: u64) -> Vec<Part> {
+    parts(&seconds(samples, start, duration_ns))
 }
 
 /// Split a window by the pieces of its ladder.
@@ -59,7 +79,7 @@ pub fn per_piece(samples: &[Sample], start: u64, pieces: &[Piece]) -> Vec<PieceP
         *end += piece.for_s;
         Some((*end * 1e9) as u64)
     });
-    let parts = split(samples, start, edges);
+    let parts = parts(&split(samples, start, edges));
     let pieces = pieces.iter().zip(parts);
     pieces
         .map(|(piece, part)| PiecePart {
@@ -74,27 +94,37 @@ pub fn per_piece(samples: &[Sample], start: u64, pieces: &[Piece]) -> Vec<PieceP
 /// Split samples, which are in order of their intended instants; edges are the ends of the parts,
 /// in nanoseconds from `start`. Samples beyond the last edge, due to rounding, belong to the last
 /// part.
-fn split(samples: &[Sample], start: u64, edges: impl Iterator<Item = u64>) -> Vec<Part> {
-    let mut ages = Vec::new();
-    let (mut from, mut rest) = (0, samples);
+fn split(samples: &[Sample], start: u64, edges: impl Iterator<Item = u64>) -> Vec<Span<'_>> {
+    let (mut from_ns, mut rest) = (0, samples);
     let mut edges = edges.peekable();
-    let mut parts = Vec::new();
-    while let Some(to) = edges.next() {
+    let mut spans = Vec::new();
+    while let Some(to_ns) = edges.next() {
         let inside = match edges.peek() {
-            Some(_) => rest.partition_point(|s| s.intended.saturating_sub(start) < to),
+            Some(_) => rest.partition_point(|s| s.intended.saturating_sub(start) < to_ns),
             None => rest.len(),
         };
-        let (mine, others) = rest.split_at(inside);
-        parts.push(part(mine, from, to, &mut ages));
-        (from, rest) = (to, others);
+        let (samples, others) = rest.split_at(inside);
+        spans.push(Span {
+            from_ns,
+            to_ns,
+            samples,
+        });
+        (from_ns, rest) = (to_ns, others);
     }
-    parts
+    spans
 }
 
-fn part(samples: &[Sample], from: u64, to: u64, ages: &mut Vec<u64>) -> Part {
+fn parts(spans: &[Span<'_>]) -> Vec<Part> {
+    let (mut ages, mut firsts) = (Vec::new(), Vec::new());
+    let part = |span| part(span, &mut ages, &mut firsts);
+    spans.iter().map(part).collect()
+}
+
+fn part(span: &Span<'_>, ages: &mut Vec<u64>, firsts: &mut Vec<u64>) -> Part {
     ages.clear();
+    firsts.clear();
     let (mut completed, mut errors) = (0, 0);
-    for sample in samples {
+    for sample in span.samples {
         match sample.outcome {
             Outcome::Ok => completed += 1,
             Outcome::Error => {
@@ -104,11 +134,12 @@ fn part(samples: &[Sample], from: u64, to: u64, ages: &mut Vec<u64>) -> Part {
             Outcome::Timeout | Outcome::InFlight | Outcome::Unsent => {}
         }
         ages.push(sample.completed.saturating_sub(sample.intended));
+        firsts.push(sample.first_byte_ns());
     }
-    let offered = samples.len() as u64;
+    let offered = span.samples.len() as u64;
     Part {
-        from_s: from as f64 / 1e9,
-        for_s: (to - from) as f64 / 1e9,
+        from_s: span.from_ns as f64 / 1e9,
+        for_s: (span.to_ns - span.from_ns) as f64 / 1e9,
         offered,
         completed,
         errors,
@@ -116,6 +147,8 @@ fn part(samples: &[Sample], from: u64, to: u64, ages: &mut Vec<u64>) -> Part {
         p50_us: quantile_ns(ages, 0.5).map(us),
         p99_us: quantile_ns(ages, 0.99).map(us),
         max_us: ages.iter().copied().max().map(us),
+        first_byte_p50_us: quantile_ns(firsts, 0.5).map(us),
+        first_byte_p99_us: quantile_ns(firsts, 0.99).map(us),
     }
 }
 
@@ -143,6 +176,7 @@ mod tests {
         Sample {
             intended,
             written: intended,
+            first: intended + age_us * 500,
             completed: intended + age_us * 1000,
             outcome,
         }
@@ -165,6 +199,7 @@ mod tests {
             (2, 1, 1)
         );
         assert_eq!((parts[0].p50_us, parts[0].max_us), (Some(100.0), Some(5e6)));
+        assert_eq!(parts[0].first_byte_p50_us, Some(50.0));
         assert_eq!(
             (parts[1].offered, parts[1].errors, parts[1].max_us),
             (2, 1, Some(200.0))

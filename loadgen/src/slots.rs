@@ -18,14 +18,21 @@ pub struct Exchange {
     pub request: u16,
     /// Whether it was sent again already.
     pub retried: bool,
-    /// Whether a byte of the response arrived.
-    pub answered: bool,
     /// Whether the body is hashed.
     pub hashed: bool,
     /// When it was passed to the connection.
     pub dispatched: u64,
     /// When it was written, or passed to the connection if that could not write it yet.
     pub written: u64,
+    /// When the first byte of the response arrived; 0 before.
+    pub first: u64,
+}
+
+impl Exchange {
+    /// Return whether a byte of the response arrived.
+    pub fn answered(&self) -> bool {
+        self.first != 0
+    }
 }
 
 /// One slot.

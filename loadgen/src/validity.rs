@@ -308,6 +308,7 @@ mod tests {
         Sample {
             intended,
             written,
+            first: completed,
             completed,
             outcome: Outcome::Ok,
         }

@@ -174,6 +174,7 @@ fn waking_up_disturbs() {
     let sample = |at| Sample {
         intended: at,
         written: at,
+        first: at + 50 * US,
         completed: at + 50 * US,
         outcome: Outcome::Ok,
     };

@@ -108,6 +108,8 @@ fn everything_that_is_allowed() {
     ));
     let (result, events, wrote) = result_of(&bytes, 1);
     let expected = [
+        // The interim response has the first byte, and the final one is reported too.
+        Event::Started(0),
         Event::Started(0),
         Event::Body(0, b"hello".to_vec()),
         Event::Complete(0, 200, 5),

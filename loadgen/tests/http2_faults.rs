@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{Client, Responder, assert_accounted, measure, plan};
@@ -127,6 +128,24 @@ fn well() {
     let line = offered(&server(Peer::hello), json!({"rate_per_s": 2000}), json!({}));
     assert_eq!((line.completed, line.errors.len()), (line.offered, 0));
     assert_eq!((line.connects, line.reconnects), (4, 0));
+}
+
+/// The first byte is that of an interim response, long before the final one.
+#[test]
+fn first_byte() {
+    let server = server(|peer, stream| {
+        let mut block = Vec::new();
+        hpack::encode(":status", "103", Keep::No, &mut block);
+        let sent = peer.say(frame::HEADERS, frame::END_HEADERS, stream, &block);
+        std::thread::sleep(Duration::from_millis(40));
+        sent && peer.hello(stream)
+    });
+    let shape = json!({"connections": 16, "streams": 1, "rate_per_s": 100});
+    let line = offered(&server, shape, json!({}));
+    assert_eq!(line.completed, line.offered);
+    let [first, whole] =
+        [&line.latency.first_byte, &line.latency.corrected].map(|summary| summary.p50_us.unwrap());
+    assert!(0.0 < first && first + 20_000.0 < whole, "{first} {whole}");
 }
 
 /// Never more streams at a time than the server takes.

@@ -37,6 +37,37 @@ fn a_constant_delay_is_seen() {
     }
 }
 
+/// The first byte is not the last: half of a head after 20 ms, the rest 40 ms later.
+#[test]
+fn the_first_byte_has_a_time_of_its_own() {
+    let server = Responder::start(|mut client, _| {
+        while client.request().is_some() {
+            std::thread::sleep(Duration::from_millis(20));
+            let (head, rest) = HELLO.split_at(10);
+            let _ = client.answer(head);
+            std::thread::sleep(Duration::from_millis(40));
+            if client.answer(rest).is_err() {
+                break;
+            }
+        }
+    });
+    let line = window(
+        server.address,
+        json!({"connections": 32, "rate_per_s": 100}),
+    );
+    assert_accounted(&line);
+    assert_eq!(line.completed, line.offered);
+    assert_eq!(line.latency.first_byte.count, line.offered);
+    let first_byte = line.latency.first_byte.p50_us.unwrap();
+    let whole = line.latency.corrected.p50_us.unwrap();
+    assert!(
+        first_byte > 20_000.0 && first_byte + 20_000.0 < whole,
+        "{first_byte} {whole}"
+    );
+    let second = &line.seconds[0];
+    assert!((second.first_byte_p50_us.unwrap() / first_byte - 1.0).abs() < 0.2);
+}
+
 /// A sleeping loop reads an answer when the next request is due, and uses the kernel's timestamp of
 /// its arrival: with 1.9 ms between requests, most answers would otherwise seem to take that long.
 #[test]
@@ -100,6 +131,11 @@ fn a_freeze_counts_for_every_request_intended_in_it() {
         (255_000.0..330_000.0).contains(&p99),
         "theory 285000: {p99}"
     );
+    let first_byte = line.latency.first_byte.p90_us.unwrap();
+    assert!(
+        (120_000.0..200_000.0).contains(&first_byte),
+        "the wait before the write counts: {first_byte}"
+    );
     let service = line.latency.service.p90_us.unwrap();
     assert!(
         service < 60_000.0,
@@ -130,6 +166,11 @@ fn overload_is_not_censored() {
     assert!(line.achieved_per_s < 110.0, "{}", line.achieved_per_s);
     let p99 = line.latency.corrected.p99_us.unwrap();
     assert!(p99 > 450_000.0, "half of the load waits: {p99}");
+    let p99 = line.latency.first_byte.p99_us.unwrap();
+    assert!(
+        p99 > 450_000.0,
+        "without any byte it counts with its age: {p99}"
+    );
 }
 
 /// A closed loop has no intended instants: latency is service time, and the rate follows from the
@@ -165,21 +206,26 @@ fn samples_are_the_line_in_full() {
     let line = measure(&plan).remove(0);
     let bytes = std::fs::read(line.samples.as_ref().unwrap()).unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
-    assert_eq!(&bytes[..8], b"TNRS0001");
+    assert_eq!(&bytes[..8], b"TNRS0002");
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let n = number(8) as usize;
     assert_eq!(n as u64, line.offered);
-    assert_eq!(bytes.len(), 16 + n * 25);
+    assert_eq!(bytes.len(), 16 + n * 33);
     let column = |c: usize| (0..n).map(move |i| number(16 + (c * n + i) * 8));
     let intended: Vec<u64> = column(0).collect();
     assert!(intended.is_sorted());
     assert!(intended.iter().all(|ns| *ns < 500_000_000));
-    for ((intended, written), completed) in column(0).zip(column(1)).zip(column(2)) {
+    for ((intended, written), completed) in column(0).zip(column(1)).zip(column(3)) {
         assert!(intended <= written && written < completed);
     }
-    let ok = bytes[16 + n * 24..].iter().filter(|outcome| **outcome == 0);
+    assert!(
+        column(1)
+            .zip(column(2))
+            .all(|(written, first)| written < first)
+    );
+    let ok = bytes[16 + n * 32..].iter().filter(|outcome| **outcome == 0);
     assert_eq!(ok.count() as u64, line.completed);
-    let slowest = column(0).zip(column(2)).map(|(from, to)| to - from).max();
+    let slowest = column(0).zip(column(3)).map(|(from, to)| to - from).max();
     let max_us = line.latency.corrected.max_us.unwrap();
     assert!((max_us * 1000.0 / slowest.unwrap() as f64 - 1.0).abs() < 1e-3);
 }

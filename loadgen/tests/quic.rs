@@ -55,6 +55,25 @@ fn answered() {
     }
 }
 
+/// The first byte of a response comes before its end.
+#[test]
+fn first_byte() {
+    let server = Quic::start(|connection, _| {
+        raw(connection, |mut send, _, _| async move {
+            let _ = send.write_all(OK).await;
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            let _ = send.write_all(b"\0\x05hello").await;
+            let _ = send.finish();
+            let _ = send.stopped().await;
+        })
+    });
+    let line = window(&server, few());
+    assert_eq!(line.completed, line.offered, "{:?}", line.errors);
+    let [first, whole] =
+        [&line.latency.first_byte, &line.latency.corrected].map(|summary| summary.p50_us.unwrap());
+    assert!(0.0 < first && first + 20_000.0 < whole, "{first} {whole}");
+}
+
 /// Version, cipher and group are reported, and whether sessions were resumed.
 #[test]
 fn handshakes() {

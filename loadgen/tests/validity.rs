@@ -31,6 +31,7 @@ fn samples(lag: u64, service: u64) -> Vec<Sample> {
         Sample {
             intended,
             written: intended + lag,
+            first: intended + lag + service,
             completed: intended + lag + service,
             outcome: Outcome::Ok,
         }

@@ -420,16 +420,17 @@ def test_compare_needs_two_configurations(tuner: Tuner, host: SimulatedHost) -> 
 
 
 def test_measure_prints_figures_without_a_claim(tuner: Tuner, host: SimulatedHost) -> None:
-    """Stall-free and raw, of every window."""
+    """Stall-free and raw, of every window, and the time to first byte."""
     done = tuner("measure", "hand", "--time", "10s", "--rate", "600", "--quiet")
     assert done.code == 0
     assert "capacity " in done.out
     assert "stall-free" in done.out
     assert "raw" in done.out
+    assert "first byte  p99" in done.out
     done = tuner("measure", "hand", "--time", "10s", "--rate", "600", "--quiet", "--json")
     found = json.loads(done.out)
     assert found["rate_per_s"] == 600
-    assert all(window["stall_free_p99_us"] > 0 for window in found["windows"])
+    assert all(w["stall_free_p99_us"] > w["first_byte_p99_us"] > 0 for w in found["windows"])
     assert host.windows > 0
 
 

@@ -256,6 +256,9 @@ class TestLoadGenerator:
         assert raw.completed == answered.sum()
         assert (reported.written_ns >= reported.intended_ns)[answered].all()
         assert (reported.completed_ns > reported.written_ns)[answered].all()
+        assert reported.first_ns is not None
+        assert (reported.first_ns > reported.written_ns)[answered].all()
+        assert (reported.first_ns <= reported.completed_ns).all()
 
     def test_a_window_is_valid_and_has_its_latencies(self, case: Case) -> None:
         """A window is valid; without a stall rule its stall-free latencies are the raw ones."""
@@ -273,6 +276,11 @@ class TestLoadGenerator:
         assert 0 < found.raw.p50_us <= found.raw.p99_us <= found.raw.max_us
         assert found.stall_free == found.raw
         assert found.service.p50_us <= found.raw.p50_us
+        # A generator that does not report the first byte has no such figure, rather than 0.
+        assert (found.first_byte is not None) == (case.generator.instrument.load == "native")
+        if found.first_byte:
+            assert 0 < found.first_byte.p50_us <= found.raw.p50_us
+            assert found.first_byte.count == found.raw.count
         assert decode(found.raw.hdr)[1].sum() == found.raw.count
 
     def test_what_it_cannot_offer_it_refuses_with_the_reason(self, case: Case) -> None:

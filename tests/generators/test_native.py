@@ -181,22 +181,41 @@ def test_on_a_single_core_there_is_no_ticker_and_no_spinning(tmp_path: Path) -> 
 # --- samples -----------------------------------------------------------------------------------
 
 
-def samples_file(path: Path, count: int, *, magic: bytes = b"TNRS0001") -> bytes:
+def samples_file(path: Path, count: int, *, magic: bytes = b"TNRS0002", times: int = 4) -> bytes:
     """Return a samples file whose columns count up."""
-    columns = np.arange(3 * count, dtype="<i8").tobytes()
+    columns = np.arange(times * count, dtype="<i8").tobytes()
     body = magic + count.to_bytes(8, "little") + columns + bytes(range(count))
     path.write_bytes(body)
     return body
 
 
 def test_samples_are_read_column_by_column(tmp_path: Path) -> None:
-    """Intended, written, completed, outcome."""
+    """Intended, written, first byte, completed, outcome."""
     samples_file(tmp_path / "s", 3)
     samples = read_samples(tmp_path / "s")
     assert samples.intended_ns.tolist() == [0, 1, 2]
     assert samples.written_ns.tolist() == [3, 4, 5]
-    assert samples.completed_ns.tolist() == [6, 7, 8]
+    assert samples.first_ns is not None
+    assert samples.first_ns.tolist() == [6, 7, 8]
+    assert samples.completed_ns.tolist() == [9, 10, 11]
     assert samples.outcome.tolist() == [0, 1, 2]
+
+
+def test_an_earlier_generator_reports_no_first_byte(tmp_path: Path) -> None:
+    """Its files lack the column; the figure is then absent and not 0."""
+    samples_file(tmp_path / "s", 2, magic=b"TNRS0001", times=3)
+    samples = read_samples(tmp_path / "s")
+    assert samples.first_ns is None
+    assert samples.completed_ns.tolist() == [4, 5]
+
+
+def test_a_request_without_a_first_byte_counts_until_it_was_given_up(tmp_path: Path) -> None:
+    """A missing instant is -1 in the file, and never an instant before the request."""
+    columns = np.array([[0, 0], [1, 1], [-1, 9], [7, 8]], "<i8").tobytes()
+    (tmp_path / "s").write_bytes(b"TNRS0002" + (2).to_bytes(8, "little") + columns + bytes([1, 0]))
+    samples = read_samples(tmp_path / "s")
+    assert samples.first_ns is not None
+    assert samples.first_ns.tolist() == [7, 8]
 
 
 def test_an_empty_window_has_an_empty_file(tmp_path: Path) -> None:
@@ -216,7 +235,7 @@ def test_a_file_that_was_cut_short_is_an_error(tmp_path: Path, cut: int) -> None
 
 def test_another_format_is_an_error(tmp_path: Path) -> None:
     """Another version of the generator is not guessed at."""
-    samples_file(tmp_path / "s", 3, magic=b"TNRS0002")
+    samples_file(tmp_path / "s", 3, magic=b"TNRS0003")
     with pytest.raises(InstrumentError, match="not a complete samples file"):
         read_samples(tmp_path / "s")
 

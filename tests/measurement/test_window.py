@@ -56,6 +56,34 @@ def test_latency_is_counted_from_the_intended_instant() -> None:
     assert (found.stall_free.p50_us, found.service.p50_us, found.send_lag.p50_us) == (100, 60, 40)
 
 
+def with_first_byte(raw: RawWindow, after_us: float) -> RawWindow:
+    """Return the same window with this time to first byte in every request."""
+    assert isinstance(raw.samples, Samples)
+    first = np.minimum(raw.samples.intended_ns + round(after_us * 1e3), raw.samples.completed_ns)
+    return replace(raw, samples=replace(raw.samples, first_ns=first))
+
+
+def test_the_first_byte_is_counted_from_the_intended_instant() -> None:
+    """It follows the latency's rules: stall-free, weighted, and with the age of the unanswered."""
+    found = judged(with_first_byte(raw_window([100.0] * 50, lag_us=40.0), 70.0)).first_byte
+    assert found is not None
+    assert (found.count, found.p50_us, found.max_us, found.hdr) == (50, 70, 70, "")
+    latencies = [90_000.0 if 40 <= i < 50 else 100.0 for i in range(100)]
+    stalled = raw_window(latencies, server_spans=((400 * MS, 500 * MS),))
+    found = judged(with_first_byte(stalled, 90_000.0), StallRule()).first_byte
+    assert found is not None
+    assert (found.count, found.max_us) == (89, 100)
+    lost = changed(raw_window(), count=20, outcome=1, completed_ns=2_000 * MS)
+    found = judged(with_first_byte(lost, 1e9)).first_byte
+    assert found is not None
+    assert (found.count, found.max_us) == (100, 2_000_000)
+
+
+def test_without_its_instants_there_is_no_time_to_first_byte() -> None:
+    """The figure is absent, which is not 0."""
+    assert judged(raw_window()).first_byte is None
+
+
 def test_raw_figures_hold_every_request_and_stall_free_ones_do_not() -> None:
     """A stall of 100 ms takes a tenth and its margins away; the raw figures keep it."""
     latencies = [90_000.0 if 40 <= i < 50 else 100.0 for i in range(100)]

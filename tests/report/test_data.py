@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import pytest
 
 from tests.phases.rig import rig
 from tuner.judge.results import StudyResult, evaluate
+from tuner.measurement.instrument import Instrument
 from tuner.report.data import as_data, schema
+from tuner.report.facts import method_facts
+from tuner.report.markdown import render_markdown
 from tuner.testing.sample_record import STAGES, Stage
 
 Studies = Callable[..., StudyResult]
@@ -29,6 +33,24 @@ def check(data: dict[str, Any]) -> None:
 def test_every_stage_keeps_to_the_schema(study: Studies, stage: Stage) -> None:
     """However far a study came, its outcome is complete, with null where nothing is known."""
     check(as_data(study(stage=stage), Path("studies/x")))
+
+
+def test_the_time_to_first_byte_is_there_or_absent(study: Studies) -> None:
+    """It is a figure of both arms; records of older versions have none, which is not 0."""
+    name = "time to first byte p99"
+    found = study()
+    (figure,) = [each for each in as_data(found, Path("x"))["figures"] if each["figure"] == name]
+    assert 0 < figure["tuned"] < figure["baseline"]
+    assert f"| {name} |" in render_markdown(found)
+    blocks = tuple(
+        replace(block, windows=tuple(replace(w, first_byte=None) for w in block.windows))
+        for block in found.record.blocks
+    )
+    older = evaluate(replace(found.record, blocks=blocks))
+    assert name not in {each["figure"] for each in as_data(older, Path("x"))["figures"]}
+    assert "first byte" not in render_markdown(older)
+    wrk2 = evaluate(replace(older.record, instrument=Instrument(load="wrk2")))
+    assert dict(method_facts(wrk2))["Time to first byte"] == "not reported by wrk2"
 
 
 @pytest.mark.parametrize("outcome", ["worse", "equivalent", "inconclusive"])

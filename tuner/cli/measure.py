@@ -24,12 +24,14 @@ from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError, HostError, named
 from tuner.judge.kinds import first_reason
+from tuner.measurement.latency import Latency
 from tuner.measurement.window import Measurement
 from tuner.outputs.formats import DocumentFormat, document_choice
 from tuner.phases.measure import Measured, measure_one
 from tuner.report.columns import TableName
 
 _FIGURES = ("p50", "p90", "p99", "p99.9", "max")
+_FIRST_BYTE_FIGURES = ("p50", "p99")
 _EPILOG = """
 \b
 Examples:
@@ -145,16 +147,26 @@ def _figures(windows: Sequence[Measurement], *, stall_free: bool) -> list[str]:
     """Return the table of latencies and the line on connections, of valid windows."""
     lines = [f"{'corrected latency, µs':<24}{'median':>10}{'lowest':>10}{'highest':>10}"]
     for kind, picture in (("stall-free", "stall_free"), ("raw", "raw"))[0 if stall_free else 1 :]:
-        for name in _FIGURES:
-            values = [getattr(window, picture).value_us(name) for window in windows]
-            figures = (statistics.median(values), min(values), max(values))
-            cells = "".join(f"{value:>10,.1f}" for value in figures)
-            lines.append(f"  {kind:<12}{name:<10}{cells}")
+        lines += _rows(kind, [getattr(window, picture) for window in windows], _FIGURES)
+    # Not every generator reports it.
+    first = [window.first_byte for window in windows if window.first_byte]
+    lines += _rows("first byte", first, _FIRST_BYTE_FIGURES)
     if stall_free:
         shares = [window.excluded_share for window in windows]
         words = f"{min(shares):.1%} to {max(shares):.1%} of requests"
         lines.append(f"excluded  {words}, by the stall rule")
     return lines + _connections(windows)
+
+
+def _rows(kind: str, found: Sequence[Latency], names: Sequence[str]) -> list[str]:
+    """Return a row for each figure of a kind of latency over the windows; none without any."""
+    lines = []
+    for name in names if found else ():
+        values = [latency.value_us(name) for latency in found]
+        figures = (statistics.median(values), min(values), max(values))
+        cells = "".join(f"{value:>10,.1f}" for value in figures)
+        lines.append(f"  {kind:<12}{name:<10}{cells}")
+    return lines
 
 
 def _connections(windows: Sequence[Measurement]) -> list[str]:
@@ -192,6 +204,7 @@ def _in_order(windows: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _window(window: Measurement) -> dict[str, Any]:
+    found = window.first_byte
     return {
         "duration_s": window.duration_s,
         "completed_per_s": window.completed_per_s,
@@ -204,5 +217,9 @@ def _window(window: Measurement) -> dict[str, Any]:
             f"{kind}_{name.replace('.', '')}_us": getattr(window, kind).value_us(name)
             for kind in ("stall_free", "raw")
             for name in _FIGURES
+        },
+        **{
+            f"first_byte_{name.replace('.', '')}_us": found.value_us(name) if found else None
+            for name in _FIRST_BYTE_FIGURES
         },
     }

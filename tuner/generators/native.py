@@ -26,13 +26,15 @@ from tuner.generators.place import GeneratorHost, LocalGeneratorHost
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.cycles import Traffic
 from tuner.measurement.instrument import NATIVE, Instrument, Mode
+from tuner.measurement.latency import Nanoseconds
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Samples, Turns
 from tuner.workload.arrivals import Arrival, Profile, stretch
 from tuner.workload.wire import NegotiatedTerms, Wire
 from tuner.workload.workload import Workload
 
-_MAGIC = b"TNRS0001"
+_TIMES = {b"TNRS0001": 3, b"TNRS0002": 4}
+"""Columns of times by the magic of a samples file; the first lacks the first byte."""
 _PRIORITY = -20
 _SILENCE_S = 30.0
 """Longest silence in addition to the window's own time, before tuner ends the process."""
@@ -478,8 +480,16 @@ def parse_samples(body: bytes, path: str) -> Samples:
         InstrumentError: it is cut short, or of another format.
     """
     count = int.from_bytes(body[8:16], "little")
-    if body[:8] != _MAGIC or len(body) != 16 + 25 * count:
+    columns = _TIMES.get(body[:8], 0)
+    if not columns or len(body) != 16 + (8 * columns + 1) * count:
         raise InstrumentError(f"{path}: not a complete samples file ({len(body)} bytes)")
-    times = np.frombuffer(body, "<i8", 3 * count, 16).reshape(3, count)
-    outcome = np.frombuffer(body, np.uint8, count, 16 + 24 * count)
-    return Samples(times[0], times[1], times[2], outcome)
+    times = np.frombuffer(body, "<i8", columns * count, 16).reshape(columns, count)
+    outcome = np.frombuffer(body, np.uint8, count, 16 + 8 * columns * count)
+    intended_ns, written_ns, *first_ns, completed_ns = times
+    first = _first_ns(first_ns[0], completed_ns) if first_ns else None
+    return Samples(intended_ns, written_ns, completed_ns, outcome, first)
+
+
+def _first_ns(reported_ns: Nanoseconds, completed_ns: Nanoseconds) -> Nanoseconds:
+    """Return the instants of the first bytes; without one (-1), of the end, as in the generator."""
+    return np.where(reported_ns < 0, completed_ns, np.minimum(reported_ns, completed_ns))

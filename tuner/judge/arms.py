@@ -169,7 +169,7 @@ def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
     for name, unit, metric in (*further, *_METRICS):
         if name not in shown and name not in apart:
             own.append(figure_of(used, name, unit, metric))
-    return tuple(own)
+    return tuple(f for f in own if f.name != _FIRST_BYTE or math.isfinite(f.baseline + f.candidate))
 
 
 def figure_of(
@@ -339,11 +339,17 @@ def _failures(window: Measurement) -> float:
     return float(sum(window.errors.values()) + window.timeouts)
 
 
+def _first_byte_p99_us(window: Measurement) -> float:
+    return window.first_byte.p99_us if window.first_byte else math.nan
+
+
 _SAME = {"cpu": "server CPU per request", "memory": "server memory (RSS)"}
 """Objectives with a longer name in the table as well."""
+_FIRST_BYTE = "time to first byte p99"
+"""A figure that not every generator and not every record has."""
 _AT_ONE_RATE = frozenset(
     {"p50", "p90", "p99", "p99.9", "max", "p99, raw", "p99.9, raw", "service time p99"}
-    | {"send lag p99", "throughput"}
+    | {_FIRST_BYTE, "send lag p99", "throughput"}
 )
 _METRICS: tuple[tuple[str, str, Callable[[Measurement], float]], ...] = (
     ("p50", "µs", lambda window: window.stall_free.p50_us),
@@ -353,6 +359,7 @@ _METRICS: tuple[tuple[str, str, Callable[[Measurement], float]], ...] = (
     ("max", "µs", lambda window: window.stall_free.max_us),
     ("p99, raw", "µs", lambda window: window.raw.p99_us),
     ("p99.9, raw", "µs", lambda window: window.raw.p999_us),
+    (_FIRST_BYTE, "µs", _first_byte_p99_us),
     ("service time p99", "µs", lambda window: window.service.p99_us),
     ("send lag p99", "µs", lambda window: window.send_lag.p99_us),
     ("throughput", "/s", lambda window: window.completed_per_s),

@@ -34,12 +34,15 @@ class Samples:
     Times are ns from the start of the measured part. ``outcome``: 0 answered, 1 timed out,
     2 still in flight when the drain ended, 3 never sent, 4 error. For 1 to 3 ``completed_ns``
     is the instant of giving up, so that ``completed - intended`` is the least age it reached.
+    ``first_ns`` is the instant of the answer's first byte; without one, that of ``completed_ns``.
+    It is None if the generator does not report it.
     """
 
     intended_ns: NDArray[np.int64]
     written_ns: NDArray[np.int64]
     completed_ns: NDArray[np.int64]
     outcome: NDArray[np.uint8]
+    first_ns: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,9 @@ class Measurement(WindowCounts):
     """Effective sample size of ``stall_free``; None in older records."""
     stalled_share: float | None = None
     """Share of the arm's own time in stalls; None in older records."""
+    first_byte: Latency | None = None
+    """First byte of the answer − intended, stall-free; None where the generator does not report it,
+    and in older records."""
 
     @property
     def round(self) -> int:
@@ -241,6 +247,7 @@ def measure(
         bad=bad,
         effective=seen.effective,
         stalled_share=_stalled_share(own),
+        first_byte=seen.first_byte,
     )
 
 
@@ -273,6 +280,7 @@ class _Latencies:
     effective: float
     late: int
     """Requests answered too late for the offered rate."""
+    first_byte: Latency | None = None
 
 
 def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
@@ -315,7 +323,17 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _La
         late=_unfinished_in_slices(raw.turns, samples)
         if raw.turns
         else _unfinished_at_end(raw, samples, rule),
+        first_byte=_first_byte(samples, undisturbed, weight),
     )
+
+
+def _first_byte(
+    samples: Samples, undisturbed: NDArray[np.bool_], weight: Weights
+) -> Latency | None:
+    if samples.first_ns is None:
+        return None
+    taken_ns = (samples.first_ns - samples.intended_ns)[undisturbed]
+    return summarise(taken_ns, weight[undisturbed], histogram=False)
 
 
 def weights_of(

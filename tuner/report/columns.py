@@ -102,6 +102,7 @@ _WINDOWS = (
     Column("server_cpu_us_per_request", "number", "CPU time of the server per answered request"),
     Column("server_rss_bytes", "integer", "resident memory of the server's processes"),
     Column("backend_cpu_s", "number", "CPU time of the backend, warm-up and drain included"),
+    *_latency("first_byte_", "the time from the intended send time to the first byte, stall-free"),
 )
 
 _BLOCKS = (

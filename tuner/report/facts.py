@@ -68,9 +68,13 @@ def method_facts(study: StudyResult) -> Facts:
     record = study.record
     calibration, protocol = record.calibration, record.protocol
     facts = _question(study)
+    windows, tool = _windows(study), record.instrument
     if study.goals.mode == "open":
         facts.append(("Latency", "from the intended send time to the last byte, open loop"))
-    tool = record.instrument
+    if any(window.first_byte for window in windows):
+        facts.append(("Time to first byte", "from the intended send time, likewise"))
+    elif tool.load != "native":
+        facts.append(("Time to first byte", f"not reported by {tool.load}"))
     facts.append(("Load", f"{tool.load}: {tool.label}" if tool.label else tool.load))
     facts.append(("Answers", f"checked for {tool.checks}"))
     if calibration:
@@ -79,7 +83,6 @@ def method_facts(study: StudyResult) -> Facts:
             ("Baseline's capacity", figure(calibration.capacity_per_s, "/s") + bound),
             ("Offered rate", f"{figure(calibration.rate_per_s, '/s')}, {calibration.rate_source}"),
         ]
-    windows = _windows(study)
     if windows:
         first = windows[0]
         requests = sum(window.completed for window in windows)

@@ -121,6 +121,7 @@ def _window(window: Measurement) -> dict[str, Cell]:
         **_latency("send_lag_", window.send_lag),
         "server_cpu_us_per_request": cpu_us_per_request(window),
         "backend_cpu_s": backend.cpu_s if backend else None,
+        **_latency("first_byte_", window.first_byte),
     }
 
 
@@ -134,8 +135,8 @@ _AS_RECORDED = (
 _FIGURES = tuple(field.name for field in fields(Latency) if field.name.endswith("_us"))
 
 
-def _latency(prefix: str, found: Latency) -> dict[str, Cell]:
-    return {f"{prefix}{name}": getattr(found, name) for name in _FIGURES}
+def _latency(prefix: str, found: Latency | None) -> dict[str, Cell]:
+    return {f"{prefix}{name}": getattr(found, name) if found else None for name in _FIGURES}
 
 
 def _arms(record: Record, block: Block, objective: Objective) -> Iterator[dict[str, Cell]]:

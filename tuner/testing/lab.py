@@ -44,6 +44,8 @@ _FIRST_PORT = 18_080
 _MOST_SAMPLES = 20_000
 _SEND_LAG_NS = 300.0
 _STARVED_LAG_NS = 20e6
+_BEFORE_FIRST_BYTE = 0.9
+"""Share of the service time before the first byte."""
 _REPORTED_GAP_NS = 100_000
 """Shorter stalls are felt, and not reported as spans: the same as with the real generator."""
 _FULL = 0.99
@@ -369,6 +371,7 @@ class SimulatedHost:
                 written.astype(np.int64),
                 completed.astype(np.int64),
                 outcome,
+                (written + _BEFORE_FIRST_BYTE * (completed - written)).astype(np.int64),
             ),
         )
 

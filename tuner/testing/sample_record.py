@@ -237,6 +237,7 @@ def _requests(
         written_ns=intended + lag.astype(np.int64),
         completed_ns=intended + latency.astype(np.int64),
         outcome=np.zeros(count, np.uint8),
+        first_ns=intended + (0.9 * latency).astype(np.int64),
     )
     return _Requests(samples, tuple(spans[:half]), tuple(spans[half:]))
 

@@ -65,7 +65,15 @@ impl Sink for Answers<'_, '_> {
 
     #[inline]
     fn started(&mut self, stream: u32) {
-        self.slots.at(self.first + stream).exchange.answered = true;
+        let exchange = &mut self.slots.at(self.first + stream).exchange;
+        if exchange.answered() {
+            return;
+        }
+        if exchange.written >= self.stamp {
+            // The event is older than the request: it belongs to the response before.
+            self.stamp = self.watch.tick();
+        }
+        exchange.first = self.stamp;
     }
 
     #[inline]
@@ -97,11 +105,10 @@ impl Sink for Answers<'_, '_> {
             None
         };
         if exchange.written >= self.stamp {
-            // The event is older than the request: it belongs to the response before.
+            // The response began before its whole request was written.
             self.stamp = self.watch.tick();
         }
-        self.ledger
-            .complete(self.arm, exchange.index, wrong, self.stamp);
+        self.ledger.complete(self.arm, &exchange, wrong, self.stamp);
         self.usage.served += 1;
         self.usage.failures = 0;
     }
@@ -191,10 +198,10 @@ impl Engine<'_> {
             index,
             request: kind,
             retried,
-            answered: false,
             hashed,
             dispatched: now,
             written: now,
+            first: 0,
         };
         self.ledger.write(index, now);
         self.pool.take(slot);
@@ -342,11 +349,11 @@ impl Engine<'_> {
             self.pool.connections[i as usize].usage.running -= 1;
             let kind = match kind {
                 // No response was truncated.
-                Kind::TlsTruncated if !exchange.answered => Kind::Closed,
+                Kind::TlsTruncated if !exchange.answered() => Kind::Closed,
                 kind => kind,
             };
             let raced = matches!(kind, Kind::Reset | Kind::Closed)
-                && !exchange.answered
+                && !exchange.answered()
                 && !exchange.retried
                 && served > 0;
             if raced {
@@ -365,7 +372,7 @@ impl Engine<'_> {
         let taken_back = with_answers!(self, i, now, |carrier, answers| {
             let exchange = answers.vacate(stream);
             if let Some(exchange) = exchange {
-                answers.ledger.give_up(exchange.index, now, outcome);
+                answers.ledger.give_up(&exchange, now, outcome);
             }
             carrier.cancel(stream) && carrier.flush(&mut answers).is_ok()
         });

@@ -18,7 +18,7 @@ use crate::sys::Column;
 /// Requests per second for which a closed loop allocates its record: more than one core can send.
 /// It has no schedule to take the number from.
 const MAX_CLOSED_PER_S: f64 = 500_000.0;
-/// The most requests recorded in a closed loop (1.1 GB); the window ends there.
+/// The most requests recorded in a closed loop (1.6 GB); the window ends there.
 const MAX_CLOSED: f64 = 64e6;
 
 /// Requests after which a loop no longer looks which instances they are for.
@@ -365,11 +365,12 @@ impl<'a> Ledger<'a> {
 
     /// Record an answer, with what is wrong with it, if anything.
     #[inline]
-    pub fn complete(&mut self, arm: usize, index: u32, wrong: Option<Kind>, stamp: u64) {
+    pub fn complete(&mut self, arm: usize, exchange: &Exchange, wrong: Option<Kind>, stamp: u64) {
+        let index = exchange.index;
         match wrong {
             None => {
                 let record = &self.agenda.record;
-                record.finish(index as usize, stamp, Outcome::Ok);
+                record.finish(index as usize, exchange.first, stamp, Outcome::Ok);
                 if self.measuring && stamp < self.agenda.end() {
                     self.books[arm].counts.in_time += 1;
                 }
@@ -387,7 +388,7 @@ impl<'a> Ledger<'a> {
     #[cold]
     pub fn fail(&mut self, arm: usize, index: u32, kind: Kind, now: u64) {
         let record = &self.agenda.record;
-        record.finish(index as usize, now, Outcome::Error);
+        record.finish(index as usize, 0, now, Outcome::Error);
         if self.measured(index) {
             self.books[arm].errors.add(kind);
             self.show_bad();
@@ -403,9 +404,10 @@ impl<'a> Ledger<'a> {
 
     /// Record that a request was given up.
     #[cold]
-    pub fn give_up(&mut self, index: u32, now: u64, outcome: Outcome) {
-        self.agenda.record.finish(index as usize, now, outcome);
-        if self.measured(index) {
+    pub fn give_up(&mut self, exchange: &Exchange, now: u64, outcome: Outcome) {
+        let record = &self.agenda.record;
+        record.finish(exchange.index as usize, exchange.first, now, outcome);
+        if self.measured(exchange.index) {
             self.show_bad();
         }
     }
@@ -445,7 +447,11 @@ impl<'a> Ledger<'a> {
         for index in waiting {
             if self.agenda.closed_loop {
                 // Its first write is the only record of when it was intended.
-                self.give_up(index, now, Outcome::InFlight);
+                let unanswered = Exchange {
+                    index,
+                    ..Exchange::default()
+                };
+                self.give_up(&unanswered, now, Outcome::InFlight);
             } else {
                 self.unwrite(index);
             }

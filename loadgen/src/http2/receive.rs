@@ -319,11 +319,13 @@ impl Http2 {
             self.fault(place, Kind::H2Protocol, out, sink);
             return Ok(());
         }
+        if !trailers {
+            sink.started(place as u32);
+        }
         if let Some(status) = fields.status.filter(|status| *status >= 200) {
             slot.status = status;
             let empty = slot.head || status == 204 || status == 304;
             slot.announced = fields.length.filter(|_| !empty);
-            sink.started(place as u32);
         }
         if ends {
             self.complete(place, out, sink);

@@ -146,19 +146,26 @@ impl Measured<'_> {
         let latency = &self.line.latency;
         if self.line.mode == Mode::Closed {
             row(f, "service", &latency.service)?;
+            row(f, "first byte", &latency.first_byte)?;
             return writeln!(
                 f,
-                "     service: from the write of a request to its complete response"
+                "     service: from the write of a request to its complete response\n  \
+                 first byte: from the write to the first byte of the response"
             );
         }
         row(f, "latency", &latency.corrected)?;
         if self.validity.stalls_excluded {
             row(f, "stall-free", &self.validity.stall_free)?;
         }
+        row(f, "first byte", &latency.first_byte)?;
         row(f, "service", &latency.service)?;
         row(f, "send lag", &latency.send_lag)?;
         row(f, "own lag", &self.validity.own_lag)?;
-        writeln!(f, "     latency: from the intended instant of the request")?;
+        writeln!(
+            f,
+            "     latency: from the intended instant of the request to its complete response\n  \
+             first byte: from the intended instant to the first byte of the response"
+        )?;
         if self.validity.stalls_excluded {
             writeln!(
                 f,
