@@ -158,6 +158,117 @@ fn run_requests_the_contents_of_files() {
     );
 }
 
+/// The results are also written to a file, in the format of its ending: the seconds as CSV.
+#[test]
+fn run_writes_its_seconds() {
+    let server = Responder::good();
+    let url = format!("http://{}/", server.address);
+    let file = std::env::temp_dir().join(format!("tuner-loadgen-{}.csv", std::process::id()));
+    let (text, errors, code) = output_of(&[
+        "run",
+        &url,
+        "-c4",
+        "-d1.2",
+        "-w0",
+        "-R200",
+        "--json",
+        "--out",
+        file.to_str().unwrap(),
+    ]);
+    let written = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!((errors.as_str(), code), ("", Some(0)));
+    let line: Value = serde_json::from_str(&text).unwrap();
+    let rows: Vec<Vec<&str>> = written
+        .lines()
+        .map(|row| row.split(',').collect())
+        .collect();
+    let seconds = line["seconds"].as_array().unwrap();
+    assert_eq!((rows.len(), seconds.len()), (3, 2), "{written}");
+    for (row, second) in rows[1..].iter().zip(seconds) {
+        for (name, cell) in rows[0].iter().zip(row) {
+            let value = cell.parse::<f64>().unwrap();
+            let expected = match *name {
+                "started_unix_s" => {
+                    let started_s = line["started_unix_ns"].as_f64().unwrap() / 1e9;
+                    started_s + second["from_s"].as_f64().unwrap()
+                }
+                "duration_s" => second["for_s"].as_f64().unwrap(),
+                name => second[name].as_f64().unwrap(),
+            };
+            assert!((value - expected).abs() < 1e-3, "{name}: {cell}");
+        }
+    }
+    // A column for every figure, and the instant of the second.
+    assert_eq!(rows[0].len(), seconds[0].as_object().unwrap().len() + 1);
+}
+
+/// `--format` prints the document instead of the report; HdrHistogram reads the log.
+#[test]
+fn run_prints_a_document() {
+    use hdrhistogram::Histogram;
+    use hdrhistogram::serialization::Deserializer;
+    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+    let server = Responder::good();
+    let url = format!("http://{}/", server.address);
+    let short = ["run", &url, "-c4", "-d1.2", "-w0", "-R200"];
+    let file = std::env::temp_dir().join(format!("tuner-loadgen-{}.out", std::process::id()));
+    let formats = ["--format", "hlog", "--hgrm", file.to_str().unwrap()];
+    let (log, errors, code) = output_of(&[&short[..], &formats].concat());
+    let spectrum = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!((errors.as_str(), code), ("", Some(0)));
+    assert!(log.starts_with("#[Histogram log format version 1.3]\n#[StartTime: "));
+    let mut counted = 0;
+    let mut intervals = 0;
+    // The reader knows no legend.
+    let entries = log
+        .split_inclusive('\n')
+        .filter(|line| !line.starts_with('"'));
+    let entries: String = entries.collect();
+    for entry in IntervalLogIterator::new(entries.as_bytes()) {
+        if let LogEntry::Interval(interval) = entry.unwrap() {
+            use base64::Engine as _;
+            let packed = interval.encoded_histogram();
+            let bytes = base64::engine::general_purpose::STANDARD.decode(packed);
+            let bytes = bytes.unwrap();
+            let histogram: Histogram<u64> =
+                Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
+            let max_ms = histogram.max() as f64 / 1e6;
+            assert!((interval.max() / max_ms - 1.0).abs() < 1e-3);
+            counted += histogram.len();
+            intervals += 1;
+        }
+    }
+    assert_eq!(intervals, 2);
+    let total = format!("Total count    = {counted:>12}]");
+    assert!(spectrum.contains(&total), "{total} in\n{spectrum}");
+}
+
+/// A file that cannot be written is refused before anything is measured, with a way out, and no empty
+/// file is left if the options are wrong.
+#[test]
+fn run_refuses_a_wrong_file_at_once() {
+    let url = format!("http://{}/", support::unused_address());
+    let left = std::env::temp_dir().join(format!("tuner-loadgen-{}.left", std::process::id()));
+    let left = left.to_str().unwrap();
+    for (options, expected) in [
+        (vec!["--out", "/no/such/s.csv"], "folder that exists"),
+        (vec!["--hgrm", "/no/such/s"], "--hgrm: /no/such/s: "),
+        (vec!["--out", "seconds.txt"], "add --format"),
+        (vec!["--out", "seconds"], "add --format"),
+        (vec!["--format", "xml"], "csv, hgrm, hlog or json"),
+        (vec!["--json", "--format", "csv"], "omit one of the two"),
+        (vec!["--hgrm", left, "--out", "x.y"], "add --format"),
+    ] {
+        let run = ["run", &url, "-d1h"];
+        let (_, errors, code) = output_of(&[&run[..], &options[..]].concat());
+        assert!(errors.contains(expected) && code == Some(2), "{errors}");
+    }
+    assert!(!std::path::Path::new(left).exists());
+}
+
 /// `run` prints a table, or the line of a plan.
 #[test]
 fn run_is_for_people() {

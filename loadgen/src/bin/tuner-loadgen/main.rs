@@ -2,6 +2,9 @@
 
 mod cli;
 mod comparison;
+mod document;
+mod format;
+mod out_file;
 mod progress;
 mod run_report;
 mod stall_report;
@@ -13,16 +16,14 @@ use std::sync::Arc;
 
 use cli::{BackendOptions, Command, RunOptions, SelfTestOptions, StallOptions};
 use progress::Progress;
-use serde::Serialize;
 use tuner_loadgen::backend::{Answers, Backend};
 use tuner_loadgen::control::Lines;
 use tuner_loadgen::histogram::Histograms;
 use tuner_loadgen::live::Live;
-use tuner_loadgen::output::WindowLine;
 use tuner_loadgen::plan::{Plan, Spin};
 use tuner_loadgen::session::{self, Failure, Session};
 use tuner_loadgen::validity::Validity;
-use tuner_loadgen::{hgrm, selftest, stalls, sys, ticker};
+use tuner_loadgen::{selftest, stalls, sys, ticker};
 
 /// The reason why the program fails. The exit codes are part of its interface.
 enum Exit {
@@ -127,6 +128,7 @@ fn answer(options: &BackendOptions) -> Result<(), Exit> {
 
 fn run_once(mut options: RunOptions) -> Result<(), Exit> {
     let plan = options.plan().map_err(Exit::Bad)?;
+    let documents = options.documents().map_err(Exit::Bad)?;
     let mut session = Session::new(&plan).map_err(Exit::Bad)?;
     let live = Arc::new(Live::new(options.threads()));
     session.show(Arc::clone(&live));
@@ -134,7 +136,7 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
     let [window] = &plan.windows[..] else {
         return Err(Exit::Failed("one run is one window".into()));
     };
-    if !options.json {
+    if documents.printed.is_none() {
         let opening = run_report::opening(&options, window.duration_s, window.connections);
         output.write_all(opening.as_bytes())?;
         output.flush()?;
@@ -150,26 +152,23 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
     let own_core = !plan.cpus.is_empty() && plan.spin == Spin::Full;
     let validity = Validity::of(&line, &raw.arms[0].samples, raw.start, own_core);
     let histograms = Histograms::of(&raw.arms[0].samples);
-    if let Some(file) = &options.hgrm {
-        std::fs::write(file, hgrm::text(&histograms.corrected, 6))
-            .map_err(|error| Exit::Failed(format!("{}: {error}", file.display())))?;
+    let measured = run_report::Measured {
+        options: &options,
+        line: &line,
+        raw: &raw,
+        histograms: &histograms,
+        validity: &validity,
+    };
+    let files = documents.files.into_iter();
+    let unwritten: Vec<String> = files
+        .filter_map(|(format, file)| file.write(&document::render(format, &measured)).err())
+        .collect();
+    match documents.printed {
+        Some(format) => output.write_all(document::render(format, &measured).as_bytes())?,
+        None => write!(output, "{measured}")?,
     }
-    if options.json {
-        let document = Judged {
-            line: &line,
-            validity: &validity,
-        };
-        serde_json::to_writer(&mut output, &document).map_err(io::Error::from)?;
-        writeln!(output)?;
-    } else {
-        let measured = run_report::Measured {
-            options: &options,
-            line: &line,
-            raw: &raw,
-            histograms: &histograms,
-            validity: &validity,
-        };
-        write!(output, "{measured}")?;
+    if !unwritten.is_empty() {
+        return Err(Exit::Failed(unwritten.join("; ")));
     }
     if line.interrupted {
         return Err(Exit::Interrupted);
@@ -219,14 +218,6 @@ fn compare(mut options: RunOptions) -> Result<(), Exit> {
         return Err(Exit::Interrupted);
     }
     Ok(())
-}
-
-/// The line of a window with its validity.
-#[derive(Serialize)]
-struct Judged<'a> {
-    #[serde(flatten)]
-    line: &'a WindowLine,
-    validity: &'a Validity,
 }
 
 fn watch_stalls(options: &StallOptions) -> Result<(), Exit> {

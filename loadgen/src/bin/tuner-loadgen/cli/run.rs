@@ -1,6 +1,7 @@
 //! The options of `run`: those of wrk2 with the same meaning, and further ones.
 
 pub mod compare;
+mod documents;
 mod plan;
 
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use tuner_loadgen::plan::{Arrival, Check, Expect, Piece, Protocol, Spin};
 
 use super::units;
 use super::values::{Parsed, cpu_list, text, value, version};
+use crate::format::Format;
 
 pub const HELP: &str = "\
 Measure one server, and report whether the figures are valid.
@@ -69,7 +71,12 @@ Instrument:
 
 Output:
       --json            Print one JSON document (see `tuner-loadgen schema window`)
-      --hgrm FILE       Write the latency spectrum in ms, for HdrHistogram's plotter
+      --out FILE        Write the results to FILE too, by its ending: .csv has a row for each second,
+                        .hgrm the latency spectrum in ms for HdrHistogram's plotter, .hlog a latency
+                        histogram of each second for its log readers, .json the document of --json
+      --format NAME     Format of FILE, whatever its ending; without --out, print this document
+                        instead of the report: csv, hgrm, hlog or json
+      --hgrm FILE       Write the latency spectrum, like --out with --format hgrm
       --samples DIR     Write each request's times to DIR/run.samples
   -q, --quiet           Show no progress (none is shown either if standard error is not a terminal)
       --strict          Exit with 3 if the figures are not valid
@@ -86,7 +93,7 @@ so far are printed); 1 any other failure. Errors of the server are results, not 
 Examples:
   tuner-loadgen run http://127.0.0.1:8080/ -t1 -c32 -d30s -R5000 --latency --cpu 0 --ticker-cpu 1
   tuner-loadgen run http://127.0.0.1:8080/ -c 64 -d 5 --closed --cpu 0
-  tuner-loadgen run http://127.0.0.1:8080/ --urls paths.txt -R 2k --hgrm latency.hgrm
+  tuner-loadgen run http://127.0.0.1:8080/ --urls paths.txt -R 2k --out seconds.csv
   tuner-loadgen run https://localhost:8443/ --http2 -c4 --streams 8 -R5k --ca-file ca.pem
   tuner-loadgen run http://127.0.0.1:8080/form --body-file form.bin --expect-status 204
 ";
@@ -142,7 +149,11 @@ pub struct RunOptions {
     /// Print the same of the service time.
     pub uncorrected: bool,
     /// Where to write the spectrum.
-    pub hgrm: Option<PathBuf>,
+    hgrm: Option<PathBuf>,
+    /// Where to write the results.
+    out: Option<PathBuf>,
+    /// The format of that file, or of what is printed.
+    format: Option<Format>,
     pub json: bool,
     pub quiet: bool,
     pub strict: bool,
@@ -186,6 +197,8 @@ impl Default for RunOptions {
             latency: false,
             uncorrected: false,
             hgrm: None,
+            out: None,
+            format: None,
             json: false,
             quiet: false,
             strict: false,
@@ -283,6 +296,8 @@ fn read(
             Arg::Short('U') | Arg::Long("u_latency") => {
                 (o.latency, o.uncorrected) = (true, true);
             }
+            Arg::Long("out") => o.out = Some(value(parser, "--out", "a file")?),
+            Arg::Long("format") => o.format = Some(format(parser)?),
             Arg::Long("hgrm") => o.hgrm = Some(value(parser, "--hgrm", "a file")?),
             Arg::Long("json") => o.json = true,
             Arg::Short('q') | Arg::Long("quiet") => o.quiet = true,
@@ -423,6 +438,13 @@ fn check(parser: &mut Parser) -> Result<Check, String> {
             "--check: {name:?} is not allowed; it must be sample or all"
         )),
     }
+}
+
+fn format(parser: &mut Parser) -> Result<Format, String> {
+    let name: String = value(parser, "--format", "a format")?;
+    Format::named(&name).ok_or_else(|| {
+        format!("--format: {name:?} is not allowed; it must be csv, hgrm, hlog or json")
+    })
 }
 
 fn spin(parser: &mut Parser) -> Result<Spin, String> {

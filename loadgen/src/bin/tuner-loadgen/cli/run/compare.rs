@@ -90,6 +90,8 @@ impl RunOptions {
             ("--instants", self.instants.is_some()),
             ("--urls", self.urls.is_some()),
             ("--hgrm", self.hgrm.is_some()),
+            ("--out", self.out.is_some()),
+            ("--format", self.format.is_some()),
             ("--latency", self.latency),
             ("--strict", self.strict),
         ];
