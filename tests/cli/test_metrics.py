@@ -15,18 +15,32 @@ BRIEF = ("--study", "static", "--time", "10s", "--rate", "600")
 
 
 @pytest.mark.usefixtures("host")
-def test_a_running_study_is_scraped(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("words", "study", "phase"),
+    [
+        (("compare", "stock", "hand"), "mine", "noise of identical instances"),
+        (("ladder", "nginx:stock", "nginx:hand"), "mine.contest", "capacity of every arm"),
+        (("measure", "stock"), "mine", "measuring"),
+    ],
+)
+def test_a_running_study_is_scraped(
+    tuner: Tuner,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    study: str,
+    phase: str,
+) -> None:
     """Each phase answers with itself and the blocks so far, and the study ends as usual."""
     texts: list[str] = []
     ports: list[int] = []
-    note, phase = TerminalProgress.note, TerminalProgress.phase
+    note, began = TerminalProgress.note, TerminalProgress.phase
 
     def noted(self: TerminalProgress, text: str) -> None:
         note(self, text)
         ports.extend(map(int, re.findall(r"metrics at http://127.0.0.1:(\d+)/metrics", text)))
 
     def scraped(self: TerminalProgress, title: str, expected_s: float) -> None:
-        phase(self, title, expected_s)
+        began(self, title, expected_s)
         connection = http.client.HTTPConnection("127.0.0.1", ports[0], timeout=60)
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
@@ -36,11 +50,11 @@ def test_a_running_study_is_scraped(tuner: Tuner, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(TerminalProgress, "note", noted)
     monkeypatch.setattr(TerminalProgress, "phase", scraped)
     asked = ("--metrics", "127.0.0.1:0", "--name", STUDY.name)
-    done = tuner("compare", "stock", "hand", *BRIEF, *asked)
+    done = tuner(*words, *BRIEF, *asked)
     assert done.code == 0, done.err
     assert all(text.startswith("200 ") and text.endswith("# EOF\n") for text in texts)
-    assert 'tuner_phase_info{study="mine",phase="noise of identical instances' in "".join(texts)
-    assert 'tuner_blocks{study="mine",phase="aa",state="complete"}' in texts[-1]
+    assert f'tuner_phase_info{{study="{study}",phase="{phase}' in "".join(texts)
+    assert f'tuner_study_started_timestamp_seconds{{study="{study}"}}' in texts[-1]
 
 
 def test_an_address_that_cannot_be_used_starts_nothing(tuner: Tuner) -> None:

@@ -40,7 +40,7 @@ def values(families: tuple[MetricFamily, ...]) -> dict[str, float]:
 def test_a_running_study_shows_its_progress(sample: StudyResult) -> None:
     """Phase, time left, blocks, windows, invalid ones by reason, trials, and the estimate."""
     record = sample.record
-    found = values(live_families(sample, NOW))
+    found = values(live_families([sample], NOW))
     assert found["tuner_phase_info confirmation: 12 blocks"] == 1
     assert found["tuner_phase_left_seconds"] == 90
     complete = sum(b.phase == "confirm" and b.state == "complete" for b in record.blocks)
@@ -53,11 +53,24 @@ def test_a_running_study_shows_its_progress(sample: StudyResult) -> None:
     assert found["tuner_estimate_ratio p99"] == pytest.approx(sample.verdict.estimate.ratio)
 
 
+def test_the_studies_of_a_run_share_their_metrics(sample: StudyResult) -> None:
+    """A metric appears once, with a sample of each study; the phase is that of the last one."""
+    second = evaluate(replace(sample.record, name="second"))
+    families = live_families([sample, second], NOW)
+    names = [family.name for family in families]
+    assert len(set(names)) == len(names)
+    (phase,) = [family for family in families if family.name == "tuner_phase"]
+    assert [each.labels["study"] for each in phase.samples] == ["second"]
+    (blocks,) = [family for family in families if family.name == "tuner_blocks"]
+    assert {each.labels["study"] for each in blocks.samples} == {sample.record.name, "second"}
+    assert live_families([], NOW) == live_families([], None)
+
+
 def test_a_study_that_has_just_begun_has_no_made_up_figure(sample: StudyResult) -> None:
     """Without a phase and a block there are no samples of them."""
     begun = evaluate(replace(sample.record, blocks=(), trials=(), protocol=None, calibration=None))
     assert not any(re.search("phase|estimate|windows", name) for name in values(
-        live_families(begun, None)
+        live_families([begun], None)
     ))  # fmt: skip
 
 
@@ -80,7 +93,7 @@ def test_reasons_have_few_kinds(reason: str, kind: str) -> None:
 
 def test_the_dashboard_names_exported_metrics_only(sample: StudyResult) -> None:
     """Every metric of every expression has a sample while a study runs, and labels that exist."""
-    exported = {name.split()[0] for name in values(live_families(sample, NOW))}
+    exported = {name.split()[0] for name in values(live_families([sample], NOW))}
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     expressions += [each["query"] for each in dashboard["templating"]["list"]]

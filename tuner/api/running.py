@@ -84,7 +84,7 @@ def compare(
         resume: whether to resume an interrupted comparison of A and B.
         wait: whether to wait for cores that another study uses, instead of an error.
         foreign: whether to accept a record that another user or machine made.
-        metrics: address that serves OpenMetrics of the running comparison of configurations.
+        metrics: address that serves OpenMetrics of the running comparison.
         progress: called with each line of the progress; None: nothing is reported.
         **options: options of the comparison, by their names in a study file.
 

@@ -69,7 +69,7 @@ def compare(wanted: WantedComparison, caller: Caller, *, resume: bool = False) -
     """
     _check(wanted)
     if wanted.of_servers:
-        return evaluate(meet(wanted.match, caller, resume=resume))
+        return evaluate(meet(wanted.match, caller, resume=resume, metrics=wanted.metrics))
     found, other, store = (_reopen if resume else _create)(wanted, caller)
     return confirmed(
         found, other, store, "compare", *wanted.arms, caller=caller, metrics=wanted.metrics
@@ -94,8 +94,6 @@ def rehearsed(wanted: WantedComparison, caller: Caller) -> list[dry_run.Rehearsa
 def _check(wanted: WantedComparison) -> None:
     """Raise DefinitionError for an option that does not apply to these arms."""
     check_listen(wanted.metrics)
-    if wanted.of_servers and wanted.metrics is not None:
-        raise DefinitionError("applies to studies, not to servers", path="--metrics")
     if wanted.ladder and not wanted.of_servers:
         raise DefinitionError(
             "applies to servers; for configurations run: tuner ladder nginx:A nginx:B",

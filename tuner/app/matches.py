@@ -21,6 +21,7 @@ from tuner.app.contests import (
     parse_entry,
     tune,
 )
+from tuner.app.metrics_server import run_metrics
 from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight
 from tuner.app.runs import reopen_run
@@ -159,10 +160,10 @@ class Match:
         return {"command": "meet", **given}
 
 
-def meet(match: Match, caller: Caller, *, resume: bool) -> Record:
+def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = None) -> Record:
     """Tune the servers that have no configuration, then measure all arms in common blocks.
 
-    Return the record of the comparison.
+    Return the record of the comparison. ``metrics`` is the value of ``--metrics``.
 
     Raises:
         DefinitionError, HostError: a server cannot serve the workload here.
@@ -198,7 +199,10 @@ def meet(match: Match, caller: Caller, *, resume: bool) -> Record:
     tuned: dict[str, Configuration] = {}
     origins: dict[str, str] = {}
     same = _command(match.arms, ladder=match.ladder)
-    with results.kept(None, place.folder, progress, f"{same} --resume --name {name}"):
+    with (
+        run_metrics(metrics, place.folder, progress),
+        results.kept(None, place.folder, progress, f"{same} --resume --name {name}"),
+    ):
         for entry in wanted:
             server, seen = entry.server, found[entry.served_by]
             time_s = search_s / len(wanted)

@@ -1,4 +1,4 @@
-"""The metrics of a running study over HTTP, for ``--metrics``.
+"""The metrics of running studies over HTTP, for ``--metrics``.
 
 A thread waits for scrapes and renders the record only for a scrape, so that it costs nothing
 otherwise. Only ``/metrics`` is served. The Host header must be an address or the name of the
@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from tuner.errors import DefinitionError, HostError, quoted
 from tuner.judge.results import evaluate
 from tuner.outputs.live_metrics import live_families
 from tuner.outputs.openmetrics import CONTENT_TYPE, render_openmetrics
-from tuner.store.store import Store, sqlite_url
+from tuner.store.store import Store, list_names, sqlite_url
 
 OPTION = "--metrics"
 _LOOPBACK = "127.0.0.1"
@@ -56,10 +56,9 @@ def check_listen(text: str | None) -> None:
             pass
 
 
-@contextlib.contextmanager
 def study_metrics(
     address: str | None, definition: StudyDefinition, folder: Path, progress: RunProgress
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Serve the metrics of a study inside the block; do nothing without an address.
 
     Args:
@@ -72,17 +71,47 @@ def study_metrics(
         DefinitionError: the address is wrong.
         HostError: the address cannot be bound.
     """
+    url = definition.storage or sqlite_url(folder)
+    return _metrics(address, url, lambda: [definition.name], progress)
+
+
+def run_metrics(
+    address: str | None, folder: Path, progress: RunProgress
+) -> contextlib.AbstractContextManager[None]:
+    """Serve the metrics of the studies that a run has begun, like `study_metrics`.
+
+    Args:
+        address: value of ``--metrics``.
+        folder: folder of the run.
+        progress: display of the progress, which knows the phase.
+    """
+    url = sqlite_url(folder)
+
+    def names() -> list[str]:
+        return list_names(url) if (folder / "record.db").is_file() else []
+
+    return _metrics(address, url, names, progress)
+
+
+@contextlib.contextmanager
+def _metrics(
+    address: str | None,
+    url: str,
+    names: Callable[[], Sequence[str]],
+    progress: RunProgress,
+) -> Iterator[None]:
     if address is None:
         yield
         return
 
     def render() -> str:
         # A reader of its own: Optuna's storages are not shared between threads here.
-        store = Store.open(definition.storage or sqlite_url(folder), definition.name, writing=False)
-        return render_openmetrics(live_families(evaluate(store.record()), progress.now))
+        records = [Store.open(url, name, writing=False).record() for name in names()]
+        begun = sorted(records, key=lambda record: record.started_unix_s)
+        return render_openmetrics(live_families(list(map(evaluate, begun)), progress.now))
 
-    with serving(listen_address(address), render) as url:
-        progress.note(f"metrics at {url}")
+    with serving(listen_address(address), render) as served:
+        progress.note(f"metrics at {served}")
         yield
 
 

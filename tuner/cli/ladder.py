@@ -17,6 +17,7 @@ from tuner.app.matches import (
     names_servers,
     rehearsed_match,
 )
+from tuner.app.metrics_server import check_listen
 from tuner.app.option_words import overrides
 from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
@@ -44,6 +45,7 @@ Examples:
 @options.study
 @click.option("--resume", is_flag=True, help="Resume an interrupted ladder of these arms.")
 @options.output
+@options.metrics
 @options.dry_run
 @options.foreign
 @options.wait
@@ -56,6 +58,7 @@ def command(
     study_file: str | None,
     resume: bool,
     as_json: bool,
+    metrics: str | None,
     dry: bool,
     **given: Any,
 ) -> None:
@@ -69,9 +72,10 @@ def command(
         raise DefinitionError(f"{arms[0]!r} names no server; write nginx:{arms[0]}", path="ARM")
     match = Match.of(arms, overrides(given), study_file, limit=limit, ladder=True)
     dry_run.refuse_resume(dry=dry, resume=resume)
+    check_listen(metrics)
     if dry:
         dry_run.show(rehearsed_match("ladder", match, caller), as_json=as_json)
         return
-    record = meet(match, caller, resume=resume)
+    record = meet(match, caller, resume=resume, metrics=metrics)
     results.show([evaluate(record)], folder_of(record), as_json=as_json)
     check_match(record, arms)

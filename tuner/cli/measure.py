@@ -13,6 +13,7 @@ import click
 from tuner.app import dry_run
 from tuner.app.caller import Caller
 from tuner.app.document_file import write_document
+from tuner.app.metrics_server import check_listen, study_metrics
 from tuner.app.option_words import overrides
 from tuner.app.preflight import preflight
 from tuner.app.printing import print_json
@@ -53,6 +54,7 @@ Examples:
 @options.study
 @options.document
 @options.output
+@options.metrics
 @options.dry_run
 @options.wait
 @as_caller
@@ -66,6 +68,7 @@ def command(
     arm: str | None,
     out: Path | None,
     as_json: bool,
+    metrics: str | None,
     dry: bool,
     **given: Any,
 ) -> None:
@@ -78,6 +81,7 @@ def command(
     choice = document_choice(document, table, arm, out)
     if choice is not None and as_json:
         raise DefinitionError("prints one document; leave out --json", path="--format")
+    check_listen(metrics)
     progress = caller.progress
     asked = {**overrides(given), "baseline": configuration}
     with named("--baseline", "CONFIGURATION"):
@@ -99,7 +103,11 @@ def command(
     found = preflight(definition, turn=turn)
     folder = STUDIES / definition.name
     store = create_store(found, folder, command=caller.command)
-    with progress.live(), open_bench(found, folder, progress, store) as (bench, spec):
+    with (
+        study_metrics(metrics, definition, folder, progress),
+        progress.live(),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
         measured = measure_one(bench, spec)
     if choice is not None:
         write_document(choice, [(store.record(), folder)])

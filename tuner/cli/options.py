@@ -487,7 +487,7 @@ def document(function: _F) -> _F:
 
 
 def metrics(function: _F) -> _F:
-    """Add the option for metrics of a running study."""
+    """Add the option for metrics of running studies."""
     return _apply(function, _METRICS)
 
 

@@ -13,6 +13,7 @@ import click
 from tuner.app import dry_run, results
 from tuner.app.caller import Caller
 from tuner.app.confirming import confirmed
+from tuner.app.metrics_server import check_listen
 from tuner.app.option_words import named_options, overrides
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.provenance import confirm_measuring
@@ -56,6 +57,7 @@ Examples:
     help="Exit with code 4 unless the effect is replicated.",
 )
 @options.output
+@options.metrics
 @options.ci
 @options.dry_run
 @options.foreign
@@ -71,6 +73,7 @@ def command(
     fail_if_not_replicated: bool,
     as_json: bool,
     junit: Path | None,
+    metrics: str | None,
     dry: bool,
     **given: Any,
 ) -> None:
@@ -82,6 +85,7 @@ def command(
     or "contradicts" (the opposite is shown).
     """
     dry_run.refuse_resume(dry=dry, resume=resume)
+    check_listen(metrics)
     if dry:
         first, definition = _defined(name, storage, as_name, given, caller)
         found = dry_run.prepared(definition, caller)
@@ -93,7 +97,7 @@ def command(
         found, candidate, store = _reopen(name, as_name, given, caller)
     else:
         found, candidate, store = _create(name, storage, as_name, given, caller)
-    study = confirmed(found, candidate, store, "replicate", name, caller=caller)
+    study = confirmed(found, candidate, store, "replicate", name, caller=caller, metrics=metrics)
     results.show([study], STUDIES / study.record.name, as_json=as_json, junit=junit)
     if fail_if_not_replicated and not (study.replication and study.replication.agrees):
         sys.exit(EXIT_FAIL_IF)

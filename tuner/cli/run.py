@@ -10,6 +10,7 @@ import click
 from tuner.app import dry_run, results
 from tuner.app.caller import Caller
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
+from tuner.app.metrics_server import check_listen, run_metrics
 from tuner.app.preflight import Preflight
 from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
@@ -81,6 +82,7 @@ Examples:
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted run [the newest one].")
 @options.output
+@options.metrics
 @options.dry_run
 @options.foreign
 @options.wait
@@ -97,6 +99,7 @@ def command(
     called: str | None,
     resume: bool,
     as_json: bool,
+    metrics: str | None,
     dry: bool,
 ) -> None:
     """Run the published experiment NAME on this machine (`tuner studies` lists them).
@@ -107,6 +110,7 @@ def command(
     """
     progress = caller.progress
     dry_run.refuse_resume(dry=dry, resume=resume)
+    check_listen(metrics)
     if stalls is not None:
         Node.option("stalls", stalls).one_of(STALLS)
     asked = _Asked(name, server, time, only, seed, stalls)
@@ -145,7 +149,10 @@ def command(
         dry_run.show(plans, as_json=as_json)
         return
     resume_with = f"tuner run {asked.name} --resume --name {called}"
-    with results.kept(None, place.folder, progress, resume_with):
+    with (
+        run_metrics(metrics, place.folder, progress),
+        results.kept(None, place.folder, progress, resume_with),
+    ):
         tuned = run.search(servers)
         records = [run.case(case, servers, tuned, len(cases)) for case in cases]
     results.show(list(map(evaluate, records)), place.folder, as_json=as_json)

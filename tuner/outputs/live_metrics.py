@@ -1,9 +1,10 @@
-"""Metrics of a running study: phase, blocks, windows, estimates, time left."""
+"""Metrics of running studies: phase, blocks, windows, estimates, time left."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from tuner.judge.results import StudyResult
 from tuner.outputs.openmetrics import FamilyType, MetricFamily, MetricSample, study_families
@@ -21,14 +22,15 @@ _REASONS = (
 """Reasons of invalid windows by a part of their text, which has figures too."""
 
 
-def live_families(study: StudyResult, now: PhaseNow | None) -> tuple[MetricFamily, ...]:
-    """Return the metrics of a study that may be running.
+def live_families(studies: Sequence[StudyResult], now: PhaseNow | None) -> tuple[MetricFamily, ...]:
+    """Return the metrics of a command's studies, of which the last may be running.
 
     Args:
-        study: the study, evaluated so far.
-        now: its phase; None before the first.
+        studies: the studies in the order of their start, evaluated so far.
+        now: phase of the last one; None before the first phase.
     """
-    return (*_phase(study, now), *_progress(study), *_estimates(study), *study_families([study]))
+    own = (family for study in studies for family in (*_progress(study), *_estimates(study)))
+    return (*_phase(studies, now), *_merged(own), *study_families(studies))
 
 
 def reason_kind(reason: str) -> str:
@@ -36,10 +38,20 @@ def reason_kind(reason: str) -> str:
     return next((kind for part, kind in _REASONS if part in reason), "other")
 
 
-def _phase(study: StudyResult, now: PhaseNow | None) -> Iterator[MetricFamily]:
-    name = study.record.name
-    if now is None:
+def _merged(families: Iterable[MetricFamily]) -> Iterable[MetricFamily]:
+    """Return one family of each name, with the samples of all studies."""
+    found: dict[str, MetricFamily] = {}
+    for family in families:
+        before = found.get(family.name)
+        samples = (*before.samples, *family.samples) if before else family.samples
+        found[family.name] = replace(family, samples=samples)
+    return found.values()
+
+
+def _phase(studies: Sequence[StudyResult], now: PhaseNow | None) -> Iterator[MetricFamily]:
+    if now is None or not studies:
         return
+    name = studies[-1].record.name
     samples = (MetricSample(1, {"study": name, "phase": now.title}),)
     yield MetricFamily("tuner_phase", "info", "Phase of the running command.", samples)
     left = (MetricSample(now.left_s, {"study": name}),)
@@ -115,8 +127,8 @@ def _estimates(study: StudyResult) -> Iterator[MetricFamily]:
     words = {
         "tuner_search_best_ratio": "Best ratio of the search so far; no claim.",
         "tuner_estimate_ratio": "Ratio of the confirmation so far; no claim before its end.",
-        "tuner_estimate_low_ratio": "Lower end of that ratio's 95 % interval.",
-        "tuner_estimate_high_ratio": "Upper end of that ratio's 95 % interval.",
+        "tuner_estimate_low_ratio": "Lower end of that ratio's confidence interval.",
+        "tuner_estimate_high_ratio": "Upper end of that ratio's confidence interval.",
     }
     for name, value in values.items():
         yield MetricFamily(name, "gauge", words[name], (MetricSample(value, labels),), "ratio")

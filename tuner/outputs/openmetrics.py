@@ -152,8 +152,8 @@ def _changes(studies: Sequence[StudyResult]) -> Iterator[MetricFamily]:
     changes = [change for study in studies for change in figure_changes(study)]
     for name, words, attribute in (
         ("tuner_change_ratio", "Ratio of an arm's figure to that of another arm.", "ratio"),
-        ("tuner_change_low_ratio", "Lower end of the ratio's 95 % interval.", "low"),
-        ("tuner_change_high_ratio", "Upper end of the ratio's 95 % interval.", "high"),
+        ("tuner_change_low_ratio", "Lower end of the ratio's confidence interval.", "low"),
+        ("tuner_change_high_ratio", "Upper end of the ratio's confidence interval.", "high"),
     ):
         yield MetricFamily(
             name,
