@@ -226,6 +226,7 @@ release: $(RELEASE)/locked ## Build the sdist, the wheels of both machines and t
 .PHONY: release-check
 release-check: $(RELEASE)/locked ## Install dist/ in clean roots without a compiler and run a study there (needs root)
 	@.ci/require debootstrap
+	@.ci/require qemu || true
 	release/check
 
 # The runner of the release sets GITHUB_REF_NAME, which stays out of the shell's text.

@@ -231,6 +231,16 @@ def test_a_second_opinion_comes_from_debians_package(
     assert install.endswith(f" {package}")
 
 
+def test_qemu_is_installed_for_the_machines_that_this_one_is_not(machine: Machine) -> None:
+    """A release has wheels for two machines, and one of them runs here by itself."""
+    machine.program("uname", "echo x86_64")
+    assert machine.require("qemu").returncode == 0
+    (install,) = [call for call in machine.log() if "install" in call]
+    assert install.endswith(" qemu-user-static")
+    machine.program("qemu-aarch64-static", "")
+    assert "for aarch64" not in machine.require("qemu").stderr
+
+
 @pytest.mark.parametrize(
     ("version", "installed"), [("2:1.24~2", True), ("2:1.19~1", False), ("(none)", False)]
 )
