@@ -434,6 +434,7 @@ def test_measure_prints_figures_without_a_claim(tuner: Tuner, host: SimulatedHos
     assert host.windows > 0
 
 
+@pytest.mark.usefixtures("host")
 def test_the_report_of_a_measurement_says_what_was_measured(tuner: Tuner) -> None:
     """The report gives the figure in the words of ``tuner studies``, not as an unfinished study."""
     assert tuner("measure", "hand", "--time", "10s", "--rate", "600", "--name", "mine").code == 0
