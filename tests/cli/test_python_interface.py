@@ -142,6 +142,7 @@ def test_two_servers_are_compared(tuner: Tuner, host: SimulatedHost) -> None:
     study = package.compare("nginx:hand", "nginx:stock", time=20, name="duel")
     assert (study.name, study.status) == ("duel.contest", "contest")
     assert study.verdict is not None
+    assert package.load("duel").verdict == study.verdict
     assert study.verdict.kind == "worse"
     assert not host.running
 

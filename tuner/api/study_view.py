@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tuner.api.frame import Frame
-from tuner.app.matches import verdicts_on_last
+from tuner.app.matches import open_match, verdicts_on_last
 from tuner.app.session import open_record
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.check import reading
@@ -154,6 +154,8 @@ class Study:
 def load(name: str | Path, *, storage: str | None = None) -> Study:
     """Return a study by name, or from an exported record.
 
+    A comparison of servers is a study too.
+
     Args:
         name: name of a study in ``studies/`` of the current folder, or the path of a
             ``record.json.gz``.
@@ -163,6 +165,7 @@ def load(name: str | Path, *, storage: str | None = None) -> Study:
         DefinitionError: there is none of this name.
         StoreError: the record cannot be read.
     """
-    record = open_record(str(name), storage)
+    record = open_match(str(name)) if storage is None else None
+    record = record or open_record(str(name), storage)
     with reading(f"the record of {record.name!r}"):
         return Study(evaluate(record))

@@ -236,6 +236,12 @@ def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = No
         )
 
 
+def open_match(name: str) -> Record | None:
+    """Return the record of a comparison of servers by the comparison's name; None without one."""
+    found = results.read_run(STUDIES / name) if results.is_run(STUDIES / name, name) else []
+    return next((record for record in found if record.name == f"{name}{_CONTEST}"), None)
+
+
 def folder_of(record: Record) -> Path:
     """Return the folder of a comparison's results, by its record."""
     return STUDIES / record.name.removesuffix(_CONTEST if record.contest else "")
