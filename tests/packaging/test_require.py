@@ -231,6 +231,43 @@ def test_a_second_opinion_comes_from_debians_package(
     assert install.endswith(f" {package}")
 
 
+def with_rust(machine: Machine) -> Path:
+    """Put Rust for x86_64 there; return the folder of the library for aarch64."""
+    libraries = machine.folder / "lib" / "rustlib"
+    (libraries / "x86_64-unknown-linux-gnu" / "lib").mkdir(parents=True)
+    for name, answer in {
+        "cargo": "cargo 1.96.0 (abc 2026-01-01)",
+        "rustc": str(machine.folder),
+        "uname": "x86_64",
+    }.items():
+        machine.program(name, f'echo "{answer}"')
+    for name in ("cc", "objcopy"):
+        machine.program(name, "")
+    return libraries / "aarch64-unknown-linux-gnu" / "lib"
+
+
+def test_rustup_adds_the_other_machine_of_a_release(machine: Machine) -> None:
+    """Rust's library for it, and an objcopy that takes the symbols out of its generator."""
+    library = with_rust(machine)
+    machine.program("rustup", f"/bin/mkdir -p {library}")
+    assert machine.require("cross").returncode == 0
+    assert "rustup target add aarch64-unknown-linux-gnu" in machine.log()
+    (install,) = [call for call in machine.log() if "install" in call]
+    assert install.endswith(" binutils-aarch64-linux-gnu")
+
+
+def test_debians_rust_gets_the_library_of_the_other_machine_from_debian(machine: Machine) -> None:
+    """The package belongs to the one that cargo came from, as that of clippy does."""
+    library = with_rust(machine)
+    machine.program("dpkg-query", 'echo "cargo-web: /usr/bin/cargo"')
+    machine.program("dpkg", "")
+    machine.program(
+        "apt-get", f'case "$*" in *libstd-rust-web-dev:arm64) /bin/mkdir -p {library};; esac'
+    )
+    assert machine.require("cross").returncode == 0
+    assert "dpkg --add-architecture arm64" in machine.log()
+
+
 def test_qemu_is_installed_for_the_machines_that_this_one_is_not(machine: Machine) -> None:
     """A release has wheels for two machines, and one of them runs here by itself."""
     machine.program("uname", "echo x86_64")
