@@ -220,12 +220,13 @@ def test_a_gain_needs_enough_starts() -> None:
 @pytest.mark.parametrize("world", [World(), World(grid=0.05), World(invalid=(0.1, 0.2))])
 def test_the_quick_rule_finds_every_claim_of_a_record(world: World) -> None:
     """The differences, and the claims by them, are those of the blocks of a record."""
-    drawn = shown(draw(seeds.rng(60_002), world, 40, 12), world, math.log(0.93))
+    drawn = shown(draw(seeds.rng(60_002), world, 40, 12), world, math.log(0.94))
     comparison = comparison_of(12)
     alone = replace(comparison, support=Support("typical"))
     d = differences(drawn)
     claims = beyond(d - LOW)
-    assert 4 < claims.sum() < 36
+    # Half of the studies claim it, so all or none do with a chance below one in ten million.
+    assert 2 < claims.sum() < 38
     for study, row in enumerate(d):
         counted = comparison.counted(blocks_of(drawn, study, "confirm"))
         assert np.array([found.differences[0] for found in counted]) == pytest.approx(row)
