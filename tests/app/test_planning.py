@@ -252,6 +252,7 @@ def test_a_lab_study_of_caddy_is_refused_with_that_command() -> None:
 # --- a real server -----------------------------------------------------------------------------
 
 
+@pytest.mark.root
 @pytest.mark.integration
 @pytest.mark.skipif(
     NGINX is None or os.geteuid() != 0, reason="no nginx, or not root: no mount namespace"

@@ -89,7 +89,7 @@ def test_in_a_terminal_it_asks_after_showing_the_difference(
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("option", ["--diff", "--check"])
+@pytest.mark.parametrize("option", ["--diff", pytest.param("--check", marks=pytest.mark.root)])
 def test_what_would_change_is_shown_and_nothing_changes(
     here: Tuner, own: Path, option: str
 ) -> None:

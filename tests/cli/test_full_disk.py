@@ -17,7 +17,7 @@ from tuner.hosts import local
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Faults, SimulatedHost
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 
 
 @pytest.fixture
@@ -49,7 +49,8 @@ def windows() -> set[float]:
     return {window.started_unix_s for block in record.blocks for window in block.windows}
 
 
-@root
+@pytest.mark.root
+@as_root
 @pytest.mark.parametrize("phase", ["aa", "search", "confirm", "report"])
 def test_a_disk_that_fills_loses_nothing(
     tuner: Tuner, host: SimulatedHost, small: Path, monkeypatch: pytest.MonkeyPatch, phase: str

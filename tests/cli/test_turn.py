@@ -223,6 +223,7 @@ def test_two_tuners_behind_a_dead_one(tmp_path: Path) -> None:
     assert not lab.exists()
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 def test_a_folder_that_cannot_be_written_is_found_before_anything(
     tuner: Tuner, host: SimulatedHost, tmp_path: Path

@@ -57,6 +57,7 @@ def watched(stalls: int, schedule: Schedule) -> tuple[BadHours, list[tuple[int, 
     return running, [tuple(line["monotonic_ns"]) for line in lines if line["type"] == "stall"]
 
 
+@pytest.mark.root
 @realtime
 def test_the_ticker_sees_each_stall() -> None:
     """A gap of the ticker covers each stall but for the ticker's period, half a millisecond."""
@@ -74,6 +75,7 @@ def test_the_ticker_sees_each_stall() -> None:
     assert seen_s > 0.5 * core.total_s
 
 
+@pytest.mark.root
 @realtime
 def test_stalls_have_the_lengths_of_the_schedule() -> None:
     """None is shorter; the same seed gives the same lengths."""
@@ -148,6 +150,7 @@ def test_a_core_that_is_not_there_is_refused() -> None:
         pytest.fail("it started")
 
 
+@pytest.mark.root
 @realtime
 def test_the_processes_end_with_their_parent() -> None:
     """``kill -9`` of the parent leaves no process behind that takes a core away."""
@@ -162,6 +165,7 @@ def test_the_processes_end_with_their_parent() -> None:
     assert parent.returncode == -signal.SIGKILL
 
 
+@pytest.mark.root
 @realtime
 def test_a_command_runs_beneath_it() -> None:
     """The exit code is the command's; the share and the stalls are printed."""
@@ -172,6 +176,7 @@ def test_a_command_runs_beneath_it() -> None:
     assert f"core {CORE}: " in done.stderr
 
 
+@pytest.mark.root
 @realtime
 def test_a_command_that_does_not_exist_is_an_error() -> None:
     """Its name is in the message."""

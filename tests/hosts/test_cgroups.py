@@ -95,6 +95,7 @@ def scarce() -> Iterator[Path]:
     group.rmdir()
 
 
+@pytest.mark.root
 def test_a_real_quota_is_seen_to_throttle(scarce: Path) -> None:
     """A process that spins waits for its next periods, by the kernel's own count."""
     program = (

@@ -91,6 +91,7 @@ def test_a_program_in_a_private_home_is_copied_for_the_account(tmp_path: Path) -
         local.runnable(str(program), lab)
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs instances as another account")
 def test_an_open_study_folder_is_used_by_root_too() -> None:
     """All its parents can be entered by everybody."""

@@ -28,6 +28,7 @@ while True:
 """
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may take a core away")
 def test_a_core_that_is_taken_away_is_not_ok() -> None:
     """The share of the time and the claimable effect say so, with a way out."""
