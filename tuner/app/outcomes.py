@@ -33,6 +33,7 @@ _SETTLED_S = 2.0
 """Age of a file's last change from which its time of change is proof; clocks of file systems are
 coarse (git's "racy" problem)."""
 _EVERY_S = 2.0
+"""Time between two lines of progress."""
 
 State: TypeAlias = tuple[int, ...]
 """Device, inode, size and times of change of a record's files."""
@@ -116,8 +117,8 @@ def _state(folder: Path) -> State:
     found: State = ()
     for name in ("record.db", "record.db-wal", "record.db-journal"):
         with contextlib.suppress(OSError):
-            is_ = (folder / name).stat()
-            found += (is_.st_dev, is_.st_ino, is_.st_size, is_.st_mtime_ns, is_.st_ctime_ns)
+            seen = (folder / name).stat()
+            found += (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
     return found
 
 
