@@ -1,4 +1,4 @@
-"""What a release publishes: the source distribution, a wheel for each machine, the symbols.
+"""Build a release: the source distribution, a wheel for each machine, and its symbols.
 
     python -m release.build [--only MACHINE] [FOLDER]
 

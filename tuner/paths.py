@@ -26,6 +26,9 @@ DISTRIBUTION = "servertune"
 LOADGEN = "tuner-loadgen"
 LOADGEN_VARIABLE = "TUNER_LOADGEN"
 
+STUDIES = Path("studies")
+"""Folder of results, in the current folder."""
+
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -53,6 +56,27 @@ def state_dir() -> Path:
     """Return the folder of tuner's state for this user (XDG Base Directory Specification)."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "tuner"
+
+
+def recorded_studies(studies: Path = STUDIES) -> list[Path]:
+    """Return the folders below ``studies`` that hold a record, in the order of their names."""
+    return [record.parent for record in sorted(studies.glob("*/record.db"))]
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that readers see the old content or the new, and nothing between.
+
+    Raises:
+        OSError: it cannot be written; the old file is as it was.
+    """
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
 
 
 def inside(folder: Path, name: str) -> Path:

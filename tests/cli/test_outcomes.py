@@ -63,7 +63,7 @@ def test_a_record_that_is_being_written_is_not_kept(opened: list[str]) -> None:
 
 
 def test_a_failure_is_not_kept(opened: list[str]) -> None:
-    """What could not be read may become readable, as when permissions change."""
+    """An unreadable record is opened again, because its permissions may change."""
     kept = RECORD.read_bytes()
     RECORD.write_bytes(b"no record")
     os.utime(RECORD, (1_700_000_000, 1_700_000_000))

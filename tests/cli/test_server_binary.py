@@ -74,7 +74,7 @@ def test_a_service_in_place_runs_its_own_program() -> None:
     ],
 )
 def test_a_wrong_path_is_refused(tmp_path: Path, name: str, mode: int | None, said: str) -> None:
-    """It must be an executable regular file; the message is one line with the option."""
+    """A path that is not an executable regular file gives one line with the option."""
     path = tmp_path / name
     if name == "folder":
         path.mkdir()
@@ -196,7 +196,7 @@ def test_a_comparison_from_elsewhere_resumes_with_its_programs(
 
 
 def test_a_comparison_from_here_keeps_its_programs() -> None:
-    """It resumes without naming them, and refuses others."""
+    """The comparison resumes without naming its programs, and refuses other programs."""
     server_binary.confirm_programs(["/old", "/new"], (), elsewhere=False)
     server_binary.confirm_programs(None, (), elsewhere=True)
     with pytest.raises(DefinitionError, match="began with the installed servers"):
@@ -282,7 +282,7 @@ def test_a_space_is_bound_to_the_named_program(tmp_path: Path) -> None:
 def test_the_doctor_checks_and_measures_the_named_program(
     tuner: Tuner, host: SimulatedHost, programs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It replaces the installed servers, also in the measurement of the noise."""
+    """The named program replaces the installed server, also when the noise is measured."""
     asked: list[str] = []
 
     def measure_here(_server: str, *, program: str, **_: object) -> None:

@@ -64,7 +64,7 @@ def with_first_byte(raw: RawWindow, after_us: float) -> RawWindow:
 
 
 def test_the_first_byte_is_counted_from_the_intended_instant() -> None:
-    """It follows the latency's rules: stall-free, weighted, and with the age of the unanswered."""
+    """Time to first byte is stall-free and weighted, and counts the age of unanswered requests."""
     found = judged(with_first_byte(raw_window([100.0] * 50, lag_us=40.0), 70.0)).first_byte
     assert found is not None
     assert (found.count, found.p50_us, found.max_us, found.hdr) == (50, 70, 70, "")

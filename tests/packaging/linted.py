@@ -1,4 +1,4 @@
-"""What actionlint says about workflows."""
+"""Run actionlint on workflows."""
 
 from __future__ import annotations
 

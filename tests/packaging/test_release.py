@@ -1,4 +1,4 @@
-"""What a release publishes: tags, the bill of materials, notices, the script of the charts."""
+"""Tests of a release: tags, the bill of materials, notices, and the script of the charts."""
 
 from __future__ import annotations
 

@@ -15,11 +15,12 @@ from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions, find_run
-from tuner.app.session import STUDIES, create_store, describe, free_name
+from tuner.app.session import create_store, describe, free_name
 from tuner.app.turn import take_turn
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, named
 from tuner.judge.results import StudyResult, evaluate
+from tuner.paths import STUDIES
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store
 

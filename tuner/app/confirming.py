@@ -9,8 +9,9 @@ from tuner.app.announce import announce
 from tuner.app.caller import Caller
 from tuner.app.metrics_server import study_metrics
 from tuner.app.preflight import Preflight
-from tuner.app.session import STUDIES, open_bench
+from tuner.app.session import open_bench
 from tuner.judge.results import StudyResult, evaluate
+from tuner.paths import STUDIES
 from tuner.phases.study import announce_times, calibrate, confirm
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store

@@ -12,11 +12,11 @@ from tuner.app.announce import rows
 from tuner.app.caller import Caller
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.printing import print_json
-from tuner.app.session import STUDIES
 from tuner.definition.study import StudyDefinition
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.deployer import InstanceSpec
 from tuner.own.server import InPlaceServer
+from tuner.paths import STUDIES
 from tuner.servers.ground import TargetGround
 from tuner.servers.moment import MOST_TRIED, TriedRequest, tried_out
 from tuner.space.configuration import Configuration

@@ -26,7 +26,7 @@ from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight
 from tuner.app.runs import reopen_run
 from tuner.app.server_binary import KEY, OPTION
-from tuner.app.session import STUDIES, free_name
+from tuner.app.session import free_name
 from tuner.app.turn import take_turn
 from tuner.definition.alike import shipped_rules
 from tuner.definition.study import BASE_STUDY, FORMER_SEED, StudyDefinition, load_study
@@ -35,6 +35,7 @@ from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.hosts.host_locks import HostLocks
 from tuner.judge.results import StudyResult
+from tuner.paths import STUDIES
 from tuner.record.contenders import PUBLISHED, TUNED
 from tuner.record.model import Record
 from tuner.space.configuration import Configuration

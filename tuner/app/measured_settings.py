@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tuner.app.session import STUDIES
 from tuner.errors import TunerError
 from tuner.judge.ablation import gained_objective
 from tuner.judge.results import StudyResult, evaluate
+from tuner.paths import recorded_studies
 from tuner.record.changes import Change
 from tuner.stats.paired import PairedEstimate
 from tuner.store.store import Store, list_names, sqlite_url
@@ -33,8 +33,8 @@ def measured_settings(config: str) -> dict[str, tuple[str, ...]]:
 
 def _studies(config: Path) -> Iterator[StudyResult]:
     """Yield the studies of a configuration that have a verdict."""
-    for path in sorted(STUDIES.glob("*/record.db")):
-        url = sqlite_url(path.parent)
+    for folder in recorded_studies():
+        url = sqlite_url(folder)
         try:
             for name in list_names(url):
                 record = Store.open(url, name, writing=False).record()

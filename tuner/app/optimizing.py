@@ -13,13 +13,14 @@ from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions
-from tuner.app.session import STUDIES, create_store, free_name, open_bench
+from tuner.app.session import create_store, free_name, open_bench
 from tuner.app.turn import take_turn
 from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.kinds import kind_of
 from tuner.judge.results import StudyResult, evaluate
+from tuner.paths import STUDIES
 from tuner.phases.ablate import run_study_and_ablation
 from tuner.store.store import Store
 

@@ -21,7 +21,7 @@ import msgspec
 from tuner.errors import TunerError
 from tuner.judge.kinds import kind_of
 from tuner.judge.results import evaluate
-from tuner.paths import state_dir
+from tuner.paths import recorded_studies, replace_file, state_dir
 from tuner.record.check import reading
 from tuner.store.store import Store, list_names, sqlite_url
 from tuner.words.terminal import duration
@@ -65,7 +65,7 @@ def outcomes(studies: Path, progress: Callable[[str], None]) -> list[Outcome]:
         progress: function that shows a line of progress every few seconds.
     """
     kept = _read(studies)
-    folders = [record.parent for record in sorted(studies.glob("*/record.db"))]
+    folders = recorded_studies(studies)
     now = {folder.name: _state(folder) for folder in folders}
     known = {name: entry for name, entry in kept.items() if entry[0] == now.get(name)}
     unknown = [folder for folder in folders if folder.name not in known]
@@ -146,11 +146,6 @@ def _read(studies: Path) -> dict[str, tuple[State, tuple[Outcome, ...]]]:
 def _write(studies: Path, records: dict[str, tuple[State, tuple[Outcome, ...]]]) -> None:
     """Keep the outcomes, where the user's state folder allows it."""
     place = _place(studies)
-    draft = place.with_name(f"{place.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            draft.write_bytes(msgspec.json.encode(_Kept(_code(), records)))
-            draft.replace(place)
-        finally:
-            draft.unlink(missing_ok=True)
+        replace_file(place, msgspec.json.encode(_Kept(_code(), records)))

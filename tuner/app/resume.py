@@ -6,10 +6,11 @@ from tuner.app.caller import Caller
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.provenance import confirm_measuring
 from tuner.app.server_binary import own_definition
-from tuner.app.session import STUDIES, describe, open_store
+from tuner.app.session import describe, open_store
 from tuner.app.turn import take_turn
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
+from tuner.paths import STUDIES
 from tuner.record.model import Record
 from tuner.store.store import Store
 

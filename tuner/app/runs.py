@@ -13,8 +13,9 @@ from tuner.app.preflight import Preflight
 from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same
 from tuner.app.server_binary import KEY, confirm_programs
-from tuner.app.session import STUDIES, create_store
+from tuner.app.session import create_store
 from tuner.errors import DefinitionError, StoreError
+from tuner.paths import STUDIES
 from tuner.store.signature import made_here
 from tuner.store.store import Store, list_names, sqlite_url
 

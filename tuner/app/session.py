@@ -24,7 +24,7 @@ from tuner.generators.native import NativeGenerator
 from tuner.hosts.deployer import InstanceSpec
 from tuner.measurement.stalls import CYCLES
 from tuner.own.server import InPlaceServer
-from tuner.paths import temporaries_in
+from tuner.paths import STUDIES, recorded_studies, temporaries_in
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.record.file import read_record
@@ -44,9 +44,6 @@ from tuner.space.parameter import units_of
 from tuner.store.storage import Say, no_message, scrubbed, without_secret
 from tuner.store.store import Header, Store, sqlite_url
 from tuner.workload.site import generate
-
-STUDIES = Path("studies")
-"""Folder of results, in the current folder."""
 
 
 @contextlib.contextmanager
@@ -161,7 +158,7 @@ def open_store(name: str, storage: str | None, *, writing: bool = True) -> Store
     """
     folder = STUDIES / name
     if storage is None and not (folder / "record.db").is_file():
-        known = sorted(path.parent.name for path in STUDIES.glob("*/record.db"))
+        known = [folder.name for folder in recorded_studies()]
         here = f"existing studies: {', '.join(known)}" if known else "it has no studies yet"
         raise DefinitionError(f"no study called {name!r} in {STUDIES}/; {here}", path="NAME")
     return Store.open(storage or sqlite_url(folder), name, writing=writing)

@@ -13,13 +13,14 @@ from tuner.app.printing import print_json
 from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same, reopen
 from tuner.app.server_binary import own_definition
-from tuner.app.session import STUDIES, open_bench, open_store
+from tuner.app.session import open_bench, open_store
 from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.results import StudyResult, evaluate
 from tuner.judge.taken_apart import ablation_data, ablation_lines, left_out_sentence
+from tuner.paths import STUDIES
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate
 from tuner.record.changes import changes_of

@@ -17,14 +17,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from tuner.errors import TunerError
+from tuner.paths import recorded_studies
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 _Rows = Iterable[tuple[str, str]]
 """Values with a sentence on each, which may be empty."""
 
 _SUMMARY = re.compile(r"^summary: *(.*)$", re.MULTILINE)
-_RECORDS = Path("studies")
-"""Folder of results, as in ``tuner.app.session``, which takes long to import."""
 
 
 def _completer(files: str = "") -> Callable[[Callable[[click.Context], _Rows]], Completer]:
@@ -212,7 +211,7 @@ def _named(names: Iterable[str]) -> _Rows:
 
 
 def _recorded() -> _Rows:
-    return _named(record.parent.name for record in sorted(_RECORDS.glob("*/record.db")))
+    return _named(folder.name for folder in recorded_studies())
 
 
 def _shipped(folder: str) -> Iterator[tuple[str, str]]:

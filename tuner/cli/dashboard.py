@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from tuner.app import results
-from tuner.app.session import STUDIES, open_store
+from tuner.app.session import open_store
 from tuner.cli import complete, options
 from tuner.errors import DefinitionError, HostError
+from tuner.paths import STUDIES
 from tuner.report.optunas import in_memory
 from tuner.stats.words import counted
 from tuner.store.store import sqlite_url

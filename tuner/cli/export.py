@@ -9,12 +9,13 @@ import click
 
 from tuner.app import results
 from tuner.app.results import write_files
-from tuner.app.session import STUDIES, open_store
+from tuner.app.session import open_store
 from tuner.app.writing import writing
 from tuner.cli import complete, options
 from tuner.errors import DefinitionError
 from tuner.export import PATCH_NAME, export_files
 from tuner.judge.results import StudyResult, evaluate
+from tuner.paths import STUDIES
 from tuner.words.terminal import say_data
 
 _EPILOG = """

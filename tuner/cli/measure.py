@@ -17,7 +17,7 @@ from tuner.app.metrics_server import check_listen, study_metrics
 from tuner.app.option_words import overrides
 from tuner.app.preflight import preflight
 from tuner.app.printing import print_json
-from tuner.app.session import STUDIES, create_store, free_name, open_bench
+from tuner.app.session import create_store, free_name, open_bench
 from tuner.app.turn import take_turn
 from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
@@ -28,6 +28,7 @@ from tuner.judge.kinds import first_reason
 from tuner.measurement.latency import Latency
 from tuner.measurement.window import Measurement
 from tuner.outputs.formats import DocumentFormat, document_choice
+from tuner.paths import STUDIES
 from tuner.phases.measure import Measured, measure_one
 from tuner.report.columns import TableName
 

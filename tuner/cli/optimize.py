@@ -12,10 +12,10 @@ from tuner.app.caller import Caller
 from tuner.app.metrics_server import check_listen
 from tuner.app.optimizing import optimize, rehearsed
 from tuner.app.option_words import overrides
-from tuner.app.session import STUDIES
 from tuner.cli import options
 from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
+from tuner.paths import STUDIES
 
 _EPILOG = """
 \b

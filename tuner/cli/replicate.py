@@ -19,7 +19,7 @@ from tuner.app.preflight import Preflight, preflight
 from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions, find_run
-from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
+from tuner.app.session import create_store, describe, free_name, open_store
 from tuner.app.turn import take_turn
 from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
@@ -28,6 +28,7 @@ from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.definition.study_keys import CPU_KEYS
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.judge.results import StudyResult, evaluate
+from tuner.paths import STUDIES
 from tuner.record.model import Original
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store

@@ -12,11 +12,12 @@ from tuner.app import results
 from tuner.app.document_file import write_document
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
-from tuner.app.session import STUDIES, is_file_name, open_record
+from tuner.app.session import is_file_name, open_record
 from tuner.cli import complete, options
 from tuner.errors import DefinitionError
 from tuner.judge.results import evaluate
 from tuner.outputs.formats import DocumentFormat, document_choice
+from tuner.paths import STUDIES
 from tuner.record.model import Record
 from tuner.report.columns import TableName
 from tuner.report.data import as_data, schema

@@ -13,7 +13,7 @@ from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, lo
 from tuner.app.metrics_server import check_listen, run_metrics
 from tuner.app.preflight import Preflight
 from tuner.app.runs import reopen_run
-from tuner.app.session import STUDIES, free_name
+from tuner.app.session import free_name
 from tuner.app.turn import take_turn
 from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
@@ -27,6 +27,7 @@ from tuner.hosts import local
 from tuner.judge.results import evaluate
 from tuner.machine.placement import place
 from tuner.measurement.stalls import STALLS
+from tuner.paths import STUDIES
 from tuner.reading.located import Node
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED
 from tuner.record.model import Record

@@ -7,9 +7,9 @@ import msgspec
 
 from tuner.app.outcomes import outcomes
 from tuner.app.printing import print_json
-from tuner.app.session import STUDIES
 from tuner.definition.experiment import list_experiments
 from tuner.definition.study import list_studies
+from tuner.paths import STUDIES
 from tuner.words.terminal import duration, say_fitted
 
 

@@ -17,7 +17,7 @@ from tuner.app.caller import Caller
 from tuner.app.option_words import overrides
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.provenance import origin_words
-from tuner.app.session import STUDIES, create_store, open_bench
+from tuner.app.session import create_store, open_bench
 from tuner.app.turn import take_turn
 from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
@@ -27,6 +27,7 @@ from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.definition.study_keys import CPU_KEYS
 from tuner.errors import DefinitionError, StoreError
 from tuner.judge.results import evaluate
+from tuner.paths import STUDIES
 from tuner.phases.study import run_study
 from tuner.record.model import Record, StudyHost
 from tuner.store.storage import refuse_unshared, scrubbed, without_secret

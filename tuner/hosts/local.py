@@ -19,7 +19,7 @@ from tuner.errors import HostError
 from tuner.hosts.sysfs import topology
 from tuner.machine.facts import HostFacts
 from tuner.machine.topology import topology_of
-from tuner.paths import data_dir, state_dir
+from tuner.paths import data_dir, replace_file, state_dir
 
 _FIRST_PORT = 18_080
 _LAST_PORT = 28_000
@@ -180,14 +180,10 @@ def keep(found: Claim) -> None:
         HostError: it cannot be written.
     """
     path = claim_path(found)
-    draft = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(asdict(found)))
-        draft.replace(path)
+        replace_file(path, json.dumps(asdict(found)).encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
         raise HostError(
             f"{path} cannot be written: {error.strerror}; free space there, or set another folder"
             " in XDG_STATE_HOME"
