@@ -247,6 +247,39 @@ def test_a_terminated_command_says_so() -> None:
     assert (process.returncode, out, err) == (130, "", "tuner: terminated\n")
 
 
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGTERM, "terminated"), (signal.SIGINT, "interrupted")]
+)
+def test_a_signal_during_an_import_is_no_bug(
+    number: signal.Signals, words: str, tmp_path: Path
+) -> None:
+    """An extension module that is stopped halfway raises an error of its own, as NumPy does."""
+    (tmp_path / "extension.py").write_text(
+        "import os, time\n"
+        "try:\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    time.sleep(60)\n"
+        "except BaseException:\n"
+        "    raise ImportError('core failed to import') from None\n"
+    )
+    program = (
+        "import sys, tuner.cli.ending as ending\n"
+        "def main(**_): import extension\n"
+        "ending.cli.main = main\n"
+        "sys.argv[1:] = ['doctor']\n"
+        "sys.exit(ending.run())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=TOP,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, f"tuner: {words}\n")
+
+
 @pytest.fixture
 def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing can be made in the current folder, not even by root."""

@@ -27,10 +27,10 @@ def run() -> int:
     if COMPLETION in os.environ:
         import tuner.cli.bash  # noqa: F401 - it registers itself
     streams = prepare()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # nohup ignores SIGHUP, and so does tuner then.
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _terminated)
+            signal.signal(number, _stop)
     code = _called(streams)
     failure = streams.output_error()
     if isinstance(failure, BrokenPipeError):
@@ -55,14 +55,13 @@ def _called(streams: Streams) -> int:
             wrong.show()
         code = _EXIT_USAGE
     except (KeyboardInterrupt, click.Abort, Interrupted) as stopped:
-        words = str(stopped) or "interrupted"
-        code = _say(Interrupted(words + resume_command(sys.argv[1:])))
+        code = _stopped(str(stopped))
     except TunerError as error:
         code = _say(error)
     except OSError as error:
         code = _os_error(error, streams)
     except Exception as error:  # noqa: BLE001 - the last handler
-        code = _unforeseen(error)
+        code = _stopped(_STOPPED_IMPORTS[-1]) if _STOPPED_IMPORTS else _unforeseen(error)
     return code if isinstance(code, int) else EXIT_OK
 
 
@@ -99,8 +98,38 @@ def _unforeseen(error: Exception) -> int:
     return EXIT_BUG
 
 
-def _terminated(_number: int, _frame: FrameType | None) -> None:
-    raise Interrupted("terminated")
+_STOPPED_IMPORTS: list[str] = []
+"""Words for the signals that came during an import.
+
+An extension module may turn the handler's exception into one of its own, as NumPy's does, which
+would look like a bug.
+"""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Handle a signal that ends the command.
+
+    Raises:
+        KeyboardInterrupt: by SIGINT.
+        Interrupted: by another one.
+    """
+    words = "" if number == signal.SIGINT else "terminated"
+    if _is_importing(frame):
+        _STOPPED_IMPORTS.append(words)
+    raise Interrupted(words) if words else KeyboardInterrupt
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _stopped(words: str) -> int:
+    """Report the end by a signal and return the exit code."""
+    return _say(Interrupted((words or "interrupted") + resume_command(sys.argv[1:])))
 
 
 def _say(error: TunerError) -> int:
