@@ -41,6 +41,8 @@ PERIOD_S = 0.05
 """Interval between readings of the server's processes; 20 per second cost some 2 ms of CPU."""
 KEPT = 100_000
 """Limit for samples and stalls in memory; the oldest are dropped first."""
+ORPHAN_S = 5
+"""Time that an agent gets to clean up before it is killed."""
 SAID = 1 << 20
 """Limit for the output of a command, characters; enough for a whole configuration."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -118,6 +120,14 @@ def rss_bytes(pid):
             return int(stream.read().split()[1]) * PAGE_BYTES
     except OSError:
         return None
+
+
+def is_ours(pid):
+    """Whether a process is there and belongs to this account."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def drain(kept):
@@ -252,6 +262,22 @@ class Agent:
         """Take the locks of these cores, until this process ends."""
         taken = take_cores(self.locks, cpus, LockHolder(*mine))
         return {"cpu": taken.cpu, "holder": taken.holder, "unusable": taken.unusable}
+
+    def end_agents_of(self, tuner):
+        """End the agents of a tuner that has ended, which a broken channel left here.
+
+        An agent is known by its command line, which other accounts cannot change, unlike a lock's
+        text.
+        """
+        orphans = [pid for pid in runs_of(sys.executable, tuner) if is_ours(pid)]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            until = time.monotonic() + ORPHAN_S
+            while any(map(is_ours, orphans)) and time.monotonic() < until:
+                time.sleep(0.02)
+        return {}
 
     def watch(self, command):
         """Start the ticker."""

@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError, UnreachableError
-from tuner.hosts import access, ansible_temporary, cgroups, locks, log_end, overlaid, proc, sysfs
+from tuner.hosts import (
+    access,
+    ansible_temporary,
+    cgroups,
+    local,
+    locks,
+    log_end,
+    overlaid,
+    proc,
+    sysfs,
+)
 from tuner.hosts.inventory import Host
 from tuner.hosts.locks import LockAttempt, LockHolder
 from tuner.machine.topology import Topology, topology_of
@@ -215,7 +225,19 @@ class Agent:
         return range(first, first + count)
 
     def take_cores(self, cpus: Collection[int], mine: LockHolder) -> LockAttempt:
-        """Call ``tuner.hosts.locks.take_cores`` there; the locks last as long as the channel."""
+        """Call ``tuner.hosts.locks.take_cores`` there; the locks last as long as the channel.
+
+        A channel that broke without a word keeps its agent on the host, with its locks, until the
+        host's SSH server notices (TCP keepalive: two hours). An agent whose tuner has ended here
+        is therefore ended.
+        """
+        taken = self._take_cores(cpus, mine)
+        if taken.cpu >= 0 and local.has_ended_here(taken.holder.tuner):
+            self.ask("end_agents_of", tuner=taken.holder.tuner)
+            taken = self._take_cores(cpus, mine)
+        return taken
+
+    def _take_cores(self, cpus: Collection[int], mine: LockHolder) -> LockAttempt:
         answer = self.ask("take_cores", cpus=sorted(cpus), mine=list(mine))
         self._cores = (tuple(cpus), mine) if answer["cpu"] < 0 else None
         return LockAttempt(answer["cpu"], LockHolder(*answer["holder"]), tuple(answer["unusable"]))
@@ -268,7 +290,7 @@ class Agent:
             "__main__": (playbooks / "files" / "tuner_agent.py").read_bytes(),
         }
         parts = [(name, len(source)) for name, source in sources.items()]
-        words = (self._host.python, "-uc", _BOOT.format(parts=parts))
+        words = (self._host.python, "-uc", _BOOT.format(parts=parts), local.this_tuner())
         command = self._host.command(*words, control_path=self._control_path, master=True)
         try:
             process = subprocess.Popen(

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
-import socket
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from tuner.errors import HostError
-from tuner.hosts.local import start_time
+from tuner.hosts.local import start_time, this_tuner
 from tuner.hosts.locks import VARIABLE, LockAttempt, LockHolder, Locks, take_cores
 
 LOCK = ".lock"
@@ -43,7 +42,7 @@ class HostLocks:
         self.holder = LockHolder(
             study="/".join(folder.parts[1:]) or folder.name or "(tuner doctor, init or --dry-run)",
             folder=str(folder.resolve()),
-            tuner=f"{socket.gethostname()} {os.getpid()} {start_time(os.getpid())}",
+            tuner=this_tuner(),
         )
         """Description of this command for others."""
 

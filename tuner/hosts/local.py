@@ -246,6 +246,33 @@ def start_time(pid: int) -> int:
     return int(text.rsplit(")", 1)[1].split()[19]) if text else 0
 
 
+def this_tuner() -> str:
+    """Return an identity of this process that differs from all others', also on other hosts.
+
+    It is the host's name for messages, process id, start time, and the boot with the namespace of
+    process ids: several hosts may have one name, and several containers one boot.
+    """
+    pid = os.getpid()
+    return f"{socket.gethostname()} {pid} {start_time(pid)} {_boot()}"
+
+
+def has_ended_here(tuner: str) -> bool:
+    """Return whether a tuner ran on this machine since it booted, and has ended.
+
+    Args:
+        tuner: its identity, from ``this_tuner``.
+    """
+    words = tuner.split(" ")
+    if len(words) != 4 or not words[1].isdecimal() or words[3] != _boot():
+        return False
+    return str(start_time(int(words[1]))) != words[2]
+
+
+def _boot() -> str:
+    boot = _read("/proc/sys/kernel/random/boot_id").strip()
+    return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

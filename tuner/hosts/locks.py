@@ -35,14 +35,14 @@ class LockHolder(NamedTuple):
     study: str = ""
     folder: str = ""
     tuner: str = ""
-    """Host, process id and start time of the measuring tuner, which may run elsewhere."""
+    """Identity of the measuring tuner (``local.this_tuner``), which may run elsewhere."""
 
     @property
     def words(self) -> str:
         """Study, folder and process, for a message."""
         process = f"process {self.pid}" if self.pid else "a process that is not visible"
         where = self.tuner.split(" ")
-        if len(where) == 3 and where[1] != str(self.pid):
+        if len(where) >= 3 and where[1] != str(self.pid):
             process = f"process {where[1]} on {where[0]}"
         if not self.study:
             return process
