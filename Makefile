@@ -64,8 +64,8 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
-# Studies own the machine's cores, so everything real runs in one worker, one after another, while
-# the others run what only computes (tests/conftest.py). Three, because tests of faults wait a lot.
+# Studies own the machine's cores, so what measures runs one after another, and so does what changes
+# hosts, while the rest only computes (tests/conftest.py). Three, because tests of faults wait a lot.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and not gp and (not fleet or every_run)
@@ -117,7 +117,9 @@ lint-rust: rust-lints ## Run rustfmt and clippy
 .PHONY: test-rust
 test-rust: ## Run the generator's own tests
 	@.ci/require cargo
-	$(CARGO) test --quiet $(CRATE)
+	@# Most of these tests wait for a server at fault; those that judge times run in turn.
+	$(CARGO) test --quiet $(CRATE) --lib --bins --test function --test fuzz -- --test-threads 8
+	$(CARGO) test --quiet $(CRATE) --test figures -- --test-threads 1
 
 .PHONY: fuzz
 fuzz: fuzz-generator fuzz-records ## Test all readers of foreign files with random inputs (INPUTS=N for each)

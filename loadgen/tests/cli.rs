@@ -1,14 +1,12 @@
 //! The program as its controller sees it: lines in, lines out, exit codes.
 
-mod support;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{Responder, plan, unused_address};
 use serde_json::{Value, json};
-use support::{Responder, plan, unused_address};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
 
@@ -344,7 +342,7 @@ fn signal(child: &Child, signal: i32) {
 fn signals_end_it() {
     for number in [libc::SIGTERM, libc::SIGINT] {
         let mut program = Controlled::start(&long_window(), &["--control"]);
-        support::await_signal_handlers(program.child.id());
+        crate::support::await_signal_handlers(program.child.id());
         std::thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         signal(&program.child, number);
@@ -388,7 +386,7 @@ fn it_dies_with_its_parent() {
     let mut output = BufReader::new(parent.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();
     let pid: u32 = line.trim().parse().unwrap();
-    support::await_signal_handlers(pid);
+    crate::support::await_signal_handlers(pid);
     // Closes its standard input, and so ends it.
     parent.wait().unwrap();
     let alive = || {

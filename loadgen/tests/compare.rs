@@ -1,9 +1,7 @@
 //! `compare`: several servers under the same load, in slices.
 
-mod support;
-
+use crate::support::{Responder, assert_described, output_of};
 use serde_json::Value;
-use support::{Responder, assert_described, output_of};
 
 fn url(server: &Responder) -> String {
     format!("http://{}/", server.address)

@@ -1,13 +1,11 @@
 //! Connections by number and age, and the threads that share them.
 
-mod support;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{HELLO, Responder, assert_accounted, measure, plan, window};
 use serde_json::json;
-use support::{HELLO, Responder, assert_accounted, measure, plan, window};
 use tuner_loadgen::sys;
 
 /// A server that keeps count of the requests of each connection.

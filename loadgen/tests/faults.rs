@@ -1,12 +1,12 @@
 //! Servers at fault: counted by kind, never a hang, never a panic.
 
-mod support;
-
 use std::io::Read as _;
 use std::time::Duration;
 
+use crate::support::{
+    Client, HELLO, Responder, assert_accounted, measure, plan, unused_address, window,
+};
 use serde_json::{Value, json};
-use support::{Client, HELLO, Responder, assert_accounted, measure, plan, unused_address, window};
 use tuner_loadgen::output::WindowLine;
 
 /// A short window at a server that answers every request with these bytes and then hangs up, or

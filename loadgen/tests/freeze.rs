@@ -1,15 +1,13 @@
 //! Frozen slices: servers in processes of their own, which are stopped when it is not their turn and
 //! run again however the window ends.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{Responder, assert_accounted, measure, merge, output_of, plan};
 use serde_json::{Value, json};
-use support::{Responder, assert_accounted, measure, merge, output_of, plan};
 use tuner_loadgen::engine::{Arm, Book, Raw};
 use tuner_loadgen::output::{self, SliceFigures, WindowLine};
 use tuner_loadgen::plan::Plan;
@@ -29,7 +27,7 @@ struct Server {
 impl Server {
     fn start(kind: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "serve", "--ignored", "--nocapture"])
+            .args(["--exact", "freeze::serve", "--ignored", "--nocapture"])
             .env(KIND, kind)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,10 +1,6 @@
 //! HTTP/2 as a function of bytes: valid and invalid frames of a server, and every way to cut them
 //! into pieces.
 
-#[path = "support/h2.rs"]
-mod h2;
-
-use h2::*;
 use proptest::prelude::*;
 use serde_json::json;
 use tuner_loadgen::errors::Kind;
@@ -13,6 +9,8 @@ use tuner_loadgen::http2::frame;
 use tuner_loadgen::http2::hpack::{self, Decoder, Keep};
 use tuner_loadgen::huffman;
 use tuner_loadgen::machine::Machine;
+
+use crate::support::h2::*;
 
 /// The client sends its preface with windows of the largest size, so that no answer ever waits for
 /// it.

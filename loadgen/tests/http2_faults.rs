@@ -1,15 +1,13 @@
 //! HTTP/2 servers, well and at fault: counted by kind, never a hang, never a panic.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::support::{Client, Responder, assert_accounted, measure, plan};
 use serde_json::{Value, json};
-use support::{Client, Responder, assert_accounted, measure, plan};
 use tuner_loadgen::http2::frame::{self, Head};
 use tuner_loadgen::http2::hpack::{self, Keep};
 use tuner_loadgen::output::WindowLine;

@@ -1,14 +1,12 @@
 //! The commands about the instrument itself: `self-test` and `ticker`, and the responder behind the
 //! former.
 
-mod support;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::support::{assert_accounted, assert_described, measure, plan};
 use serde_json::{Value, json};
-use support::{assert_accounted, assert_described, measure, plan};
 use tuner_loadgen::responder::{Freezes, Responder};
 use tuner_loadgen::{selftest, sys};
 

@@ -3,14 +3,12 @@
 //! Bounds are wide, because the machine that runs the tests may stall; they distinguish the
 //! definitions, which differ by far more.
 
-mod support;
-
 use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::support::{HELLO, Responder, assert_accounted, measure, plan, window};
 use serde_json::json;
-use support::{HELLO, Responder, assert_accounted, measure, plan, window};
 use tuner_loadgen::sys;
 
 /// A server that takes 20 ms for everything has a service time of 20 ms, and the same latency.
@@ -88,6 +86,9 @@ fn the_kernel_stamps_what_comes_in() {
     let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let socket: std::os::fd::OwnedFd = listener.accept().unwrap().0.into();
     assert!(sys::stamp_receives(&socket));
+    // The kernel begins to stamp in a work queue, for the first socket that asks (net/core/dev.c,
+    // net_enable_timestamp).
+    std::thread::sleep(Duration::from_millis(200));
     peer.write_all(HELLO).unwrap();
     std::thread::sleep(Duration::from_millis(30));
     let mut buffer = [0; 100];

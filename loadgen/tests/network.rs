@@ -1,13 +1,11 @@
 //! Network faults, in a network namespace: no free ports, lost packets, a host that disappears. The
 //! tests need root; without it they show nothing.
 
-mod support;
-
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use crate::support::{HELLO, Responder, assert_accounted, window};
 use serde_json::json;
-use support::{HELLO, Responder, assert_accounted, window};
 use tuner_loadgen::output::WindowLine;
 
 /// Switch the loopback of this thread's network on or off.

@@ -1,16 +1,12 @@
 //! HTTP/3 at a server by other hands, and at servers at fault: counted by kind, never a hang.
 
-#[path = "support/quic.rs"]
-mod server;
-mod support;
-
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use crate::support::quic::{HELLO, Lossy, OK, Quic, SETTINGS, hello, raw};
+use crate::support::{assert_accounted, measure, merge, plan};
 use quinn::VarInt;
 use serde_json::{Value, json};
-use server::{HELLO, Lossy, OK, Quic, SETTINGS, hello, raw};
-use support::{assert_accounted, measure, merge, plan};
 use tuner_loadgen::output::WindowLine;
 
 /// One window at a server, with changes to the window and to the plan.

@@ -1,11 +1,9 @@
 //! `run`, as engineers use it by hand: wrk2's options in, wrk2's text and a judgement out.
 
-mod support;
-
 use std::process::Command;
 
+use crate::support::{Responder, output_of};
 use serde_json::Value;
-use support::{Responder, output_of};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
 
@@ -79,7 +77,7 @@ fn run_requests_the_contents_of_files() {
     let server = Responder::start(move |mut client, _| {
         while let Some(request) = client.request() {
             heard.lock().unwrap().push(request);
-            if client.answer(support::HELLO).is_err() {
+            if client.answer(crate::support::HELLO).is_err() {
                 return;
             }
         }
@@ -250,7 +248,7 @@ fn run_prints_a_document() {
 /// file is left if the options are wrong.
 #[test]
 fn run_refuses_a_wrong_file_at_once() {
-    let url = format!("http://{}/", support::unused_address());
+    let url = format!("http://{}/", crate::support::unused_address());
     let left = std::env::temp_dir().join(format!("tuner-loadgen-{}.left", std::process::id()));
     let left = left.to_str().unwrap();
     for (options, expected) in [
@@ -310,7 +308,7 @@ fn an_interrupt_keeps_what_was_measured() {
         run.args(["run", &url, "-c4", "-d60s", "-w0", "-R200", mode]);
         run.args(json.then_some("--json"));
         let child = run.stdout(std::process::Stdio::piped()).spawn().unwrap();
-        support::await_signal_handlers(child.id());
+        crate::support::await_signal_handlers(child.id());
         std::thread::sleep(std::time::Duration::from_millis(1500));
         // SAFETY: it is a child of this process that has not been waited for.
         unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
@@ -345,7 +343,7 @@ fn a_second_interrupt_does_not_wait() {
         "run", &url, "-c4", "-d600s", "-w0", "-R20", "-T600s", "--json",
     ]);
     let child = run.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    support::await_signal_handlers(child.id());
+    crate::support::await_signal_handlers(child.id());
     for _ in 0..2 {
         std::thread::sleep(std::time::Duration::from_millis(1500));
         // SAFETY: it is a child of this process that has not been waited for.

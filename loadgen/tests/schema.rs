@@ -2,12 +2,10 @@
 //!
 //! Whether real plans and lines are valid against them is tests/generators/test_schema.py's to show.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::{Responder, assert_described, measure, plan, resolve};
 use serde_json::{Value, json};
-use support::{Responder, assert_described, measure, plan, resolve};
 use tuner_loadgen::plan::Plan;
 
 fn schema(text: &str) -> Value {

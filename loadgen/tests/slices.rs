@@ -1,10 +1,8 @@
 //! Several servers in one window, in slices: each request goes to the server at turn, and each server
 //! has figures of its own.
 
-mod support;
-
+use crate::support::{HELLO, Responder, assert_accounted, measure, merge, plan};
 use serde_json::{Value, json};
-use support::{HELLO, Responder, assert_accounted, measure, merge, plan};
 use tuner_loadgen::output::WindowLine;
 use tuner_loadgen::plan::Plan;
 

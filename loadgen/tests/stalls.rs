@@ -1,11 +1,9 @@
 //! Stalls: noticed without looking at any latency.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Responder, measure, plan};
 use serde_json::json;
-use support::{Responder, measure, plan};
 use tuner_loadgen::stalls::{Ticker, Watch};
 use tuner_loadgen::{plan as plans, sys};
 

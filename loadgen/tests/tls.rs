@@ -1,13 +1,12 @@
 //! TLS: negotiation and its report, and faulty servers, each by its kind.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{HELLO, Responder, assert_accounted, measure, plan};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -17,7 +16,6 @@ use rustls::{
     RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion,
 };
 use serde_json::{Value, json};
-use support::{HELLO, Responder, assert_accounted, measure, plan};
 use tuner_loadgen::output::WindowLine;
 
 type Session = StreamOwned<ServerConnection, TcpStream>;

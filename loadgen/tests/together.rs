@@ -1,12 +1,10 @@
 //! Requests sent together (`spin.every_us`): their instants and latencies.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::support::{Responder, assert_accounted, measure, plan};
 use serde_json::{Value, json};
-use support::{Responder, assert_accounted, measure, plan};
 use tuner_loadgen::output::WindowLine;
 use tuner_loadgen::sys;
 
@@ -94,7 +92,7 @@ fn a_closed_loop_sends_at_once() {
     let server = Responder::start(|mut client, _| {
         while client.request().is_some() {
             std::thread::sleep(Duration::from_millis(1));
-            if client.answer(support::HELLO).is_err() {
+            if client.answer(crate::support::HELLO).is_err() {
                 break;
             }
         }

@@ -1,9 +1,7 @@
 //! The validity of a run: what is at fault, from the outcomes of its requests.
 
-mod support;
-
+use crate::support::{Responder, window};
 use serde_json::json;
-use support::{Responder, window};
 use tuner_loadgen::output::WindowLine;
 use tuner_loadgen::record::{Outcome, Sample};
 use tuner_loadgen::validity::{Fault, Validity};

@@ -1,7 +1,5 @@
 //! An HTTP/2 client without a socket, and frames of a server.
 
-#![allow(dead_code)]
-
 use serde_json::{Value, json};
 use tuner_loadgen::errors::Kind;
 use tuner_loadgen::http2::Http2;
