@@ -33,10 +33,14 @@ _COUNT = itertools.count()
 FLEET = Path(__file__).parent / "fleet"
 
 
-REAL = "real"
-"""Scope of all test files that measure, or change the machine."""
-REAL_ROOMS = ("app", "fleet", "generators", "hosts", "integration", "servers")
-"""Rooms of such files. The others may start a server, but judge no time."""
+REAL_ROOMS = {
+    **dict.fromkeys(("generators", "integration", "servers"), "measures"),
+    **dict.fromkeys(("app", "fleet", "hosts"), "changes"),
+}
+"""Scopes of test files that measure on this machine, or change hosts, by their rooms.
+
+The tests of the other rooms may start a server, but judge no time.
+"""
 ONLY_DEPLOY = (
     *("hosts/test_ansible.py", "hosts/test_deployer.py", "hosts/test_hostile_values.py"),
     *("servers/test_contract.py", "servers/test_proposals.py"),
@@ -52,18 +56,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist is published without types
-    """The schedule of a parallel run (``make test``): whole files, and measurements in one worker.
+    """The schedule of a parallel run (``make test``): whole files, and two kinds one by one.
 
-    Tests that measure or change the machine run one after another, as on a machine without xdist:
-    studies own its cores. Each other file runs as a whole, since its tests share fixtures.
+    Tests that measure run one after another, because studies own the machine's cores, and so do
+    tests that change this host or hosts in namespaces. Each other file runs as a whole, since its
+    tests share fixtures.
     xdist's own ``loadgroup`` loses its groups under pytest 9.2: xdist 3.8 writes them into
     ``Item._nodeid``, which pytest no longer reads.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        real = Path(file).parent.name in REAL_ROOMS and not file.endswith(ONLY_DEPLOY)
-        return REAL if real else file
+        scope = REAL_ROOMS.get(Path(file).parent.name, file)
+        return file if file.endswith(ONLY_DEPLOY) else scope
 
 
 @pytest.hookimpl(optionalhook=True)
