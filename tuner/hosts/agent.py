@@ -227,9 +227,9 @@ class Agent:
     def take_cores(self, cpus: Collection[int], mine: LockHolder) -> LockAttempt:
         """Call ``tuner.hosts.locks.take_cores`` there; the locks last as long as the channel.
 
-        A channel that broke without a word keeps its agent on the host, with its locks, until the
-        host's SSH server notices (TCP keepalive: two hours). An agent whose tuner has ended here
-        is therefore ended.
+        If a connection breaks silently, its agent stays on the host with its locks until the
+        host's SSH server notices (TCP keepalive: two hours). The agents of a tuner that has ended
+        on this machine are therefore ended first.
         """
         taken = self._take_cores(cpus, mine)
         if taken.cpu >= 0 and local.has_ended_here(taken.holder.tuner):
