@@ -77,6 +77,20 @@ def test_a_bug_is_one_line_and_a_file_with_the_details(
         assert secret not in text + done.err
 
 
+def test_too_little_memory_is_the_hosts(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 3, the way out, and how to resume; no bug of tuner."""
+
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(nginx, "detect", exhausted)
+    done = tuner("optimize")
+    assert done.code == 3
+    said = " ".join(done.err.split())
+    assert said.startswith("tuner: out of memory; end other programs")
+    assert said.endswith("resume with --resume")
+
+
 def test_where_no_file_can_be_written_the_line_says_where_it_happened(
     tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -327,6 +327,19 @@ class TestStore:
         with pytest.raises(StoreError, match="interrupted before its start"):
             Store.open(storage, NAME)
 
+    def test_what_was_cut_short_before_it_began_is_begun_again(
+        self, tmp_path: Path, header: Header
+    ) -> None:
+        """There is nothing in it; in a database it may be another host's that begins just now."""
+        url = sqlite_url(tmp_path)
+        optuna.create_study(study_name=NAME, storage=url)
+        with pytest.raises(StoreError, match="nothing to resume; begin it again"):
+            Store.open(url, NAME)
+        Store.create(url, replace(header, name=NAME))
+        assert Store.open(url, NAME).record().blocks == ()
+        with pytest.raises(StoreError, match="already in"):
+            Store.create(url, replace(header, name=NAME))
+
     def test_names_are_of_studies_not_of_their_blocks(
         self, store: Store, storage: Storage, header: Header
     ) -> None:

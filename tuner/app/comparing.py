@@ -164,8 +164,11 @@ def _reopen(wanted: WantedComparison, caller: Caller) -> tuple[Preflight, Config
         name, _ = find_run(name, _asked(wanted.arms))
     definition, store, found = reopen(name, storage, caller, path="--resume")
     other = read_configuration(wanted.arms[1], found.space, definition.published)
-    known = store.record().configurations
-    if other.digest not in known:
+    record = store.record()
+    if other.digest not in record.configurations and not record.blocks:
+        # It ended between the two writes of ``_create``.
+        store.add_configuration(describe(found, other))
+    elif other.digest not in record.configurations:
         raise DefinitionError(
             f"{wanted.arms[1]} has changed since {name!r} began, so old and new blocks cannot be"
             " compared; begin a new study",

@@ -60,6 +60,9 @@ def _called(streams: Streams) -> int:
         code = _say(error)
     except OSError as error:
         code = _os_error(error, streams)
+    except MemoryError:
+        words = "out of memory; end other programs, or raise the limit (ulimit -v)"
+        code = _say(HostError(words + resume_command(sys.argv[1:])))
     except Exception as error:  # noqa: BLE001 - the last handler
         code = _stopped(_STOPPED_IMPORTS[-1]) if _STOPPED_IMPORTS else _unforeseen(error)
     return code if isinstance(code, int) else EXIT_OK

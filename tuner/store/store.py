@@ -12,6 +12,7 @@ share a record.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 import warnings
@@ -170,6 +171,8 @@ class Store:
         optuna = _optuna()
         storage = open_storage(url, say)
         goals = goals_of(header.definition)
+        if _is_own_file(url):
+            _remove_unbegun(storage, header.name)
         try:
             search = optuna.create_study(
                 storage=storage,
@@ -231,8 +234,8 @@ class Store:
             found = search.user_attrs.get("schema_version")
             if found is None:
                 raise StoreError(
-                    f"{where} was interrupted before its start and cannot be"
-                    " resumed; remove it, or choose another --name"
+                    f"{where} was interrupted before its start, so there is nothing to resume; "
+                    + ("begin it again" if _is_own_file(url) else "choose another --name")
                 )
             blocks = optuna.load_study(
                 storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
@@ -557,6 +560,24 @@ def _optuna() -> Any:
     # Its warnings about unreadable rows contain the rows.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
+
+
+def _is_own_file(url: Storage) -> bool:
+    """Return whether a storage is a file in the locked folder of the study."""
+    return isinstance(url, str) and url.startswith("sqlite")
+
+
+def _remove_unbegun(storage: Any, name: str) -> None:
+    """Remove a record with nothing in it: its command ended before the start was complete."""
+    optuna = _optuna()
+    with contextlib.suppress(KeyError):
+        attrs = optuna.load_study(
+            storage=storage, study_name=name, sampler=_no_sampler()
+        ).user_attrs
+        if "schema_version" not in attrs:
+            for each in (name, f"{name}/blocks"):
+                with contextlib.suppress(KeyError):
+                    optuna.delete_study(storage=storage, study_name=each)
 
 
 def _no_sampler() -> Any:
