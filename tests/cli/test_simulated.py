@@ -18,6 +18,7 @@ from tests.cli import surfaces
 from tests.cli.conftest import SHORT, STUDY, Tuner
 from tests.phases.rig import NAME
 from tests.store.workers import begin, simulated, whole, work
+from tuner.app import comparing
 from tuner.errors import Interrupted
 from tuner.hosts import local
 from tuner.judge.scoring import mean_loss
@@ -367,6 +368,24 @@ def test_an_interrupted_comparison_goes_on(tuner: Tuner, host: SimulatedHost) ->
     confirmed = [b.index for b in record.blocks if b.phase == "confirm" and b.state == "complete"]
     assert record.protocol is not None
     assert sorted(confirmed) == list(range(record.protocol.blocks))
+
+
+@pytest.mark.usefixtures("host")
+def test_a_comparison_that_ended_before_its_first_block_goes_on(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is there, but not B's configuration; nothing was measured with another."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(comparing, "describe", interrupted)
+        cut = tuner("compare", "stock", "hand", "--time", "10s", "--rate", "600", "--name", "mine")
+    assert cut.code == 130
+    done = tuner("compare", "stock", "hand", "--resume", "--name", "mine", "--quiet")
+    assert done.code == 0, done.err
+    assert done.out.startswith("Better: ")
 
 
 def test_a_resumed_comparison_is_of_the_same_two(
