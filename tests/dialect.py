@@ -1,6 +1,6 @@
 """Counts of words with a plainer form, in documentation, help, docstrings and messages.
 
-``python -m tests.words`` writes the list of allowed numbers anew.
+``python -m tests.dialect`` writes the list of allowed numbers anew.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ALLOWED = Path(__file__).with_name("words.txt")
+ALLOWED = Path(__file__).with_name("dialect.txt")
 
 WORDS = {
     "told": r"\b(?:told|tells?|telling)\b",

@@ -1,17 +1,17 @@
 """Documentation, help, docstrings and messages keep to plain English.
 
-``tests/words.txt`` lists how often each file may use a word that has a plainer form. The numbers
+``tests/dialect.txt`` lists how often each file may use a word that has a plainer form. The numbers
 only fall: rewrite the sentence (CONTRIBUTING.md says how). After a file became plainer, or moved,
 renew the list and look at its difference::
 
-    .venv/bin/python -m tests.words
+    .venv/bin/python -m tests.dialect
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from tests import words
+from tests import dialect
 
 MODULE = '''
 """What a module does."""
@@ -27,19 +27,19 @@ def plain() -> str:
 
 def test_the_words_do_not_come_back() -> None:
     """No file uses one more often than the list says; a moved file takes its number along."""
-    found, allowed = words.counts(), words.allowed()
+    found, allowed = dialect.counts(), dialect.allowed()
     totals = {word: _total(found, word) - _total(allowed, word) for _, word in found}
     risen = [
         f"{name}: {word!r} {number} times, {allowed[name, word]} allowed"
         for (name, word), number in sorted(found.items())
         if number > allowed[name, word] and totals[word] > 0
     ]
-    assert risen == [], "write it plainly; see tests/test_words.py"
+    assert risen == [], "write it plainly; see tests/test_dialect.py"
 
 
 def test_strings_and_docstrings_are_counted() -> None:
     """Words in names, comments and code are not."""
-    assert words.of_module("m.py", MODULE) == Counter(
+    assert dialect.of_module("m.py", MODULE) == Counter(
         {
             ("m.py", "What …"): 1,
             ("m.py", "See ``X``"): 1,
@@ -52,7 +52,7 @@ def test_strings_and_docstrings_are_counted() -> None:
 def test_code_and_links_of_a_page_are_not_prose() -> None:
     """Only sentences are."""
     page = "```\nso long\n```\nIt is told [here](told.md), `whoever` asks."
-    assert words.of_text("p.md", page) == Counter({("p.md", "told"): 1})
+    assert dialect.of_text("p.md", page) == Counter({("p.md", "told"): 1})
 
 
 def _total(counts: Counter[tuple[str, str]], word: str) -> int:
