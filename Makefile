@@ -134,6 +134,10 @@ fuzz-generator: ## Test the generator's readers with millions of inputs (INPUTS=
 fuzz-records: develop ## Test thousands of damaged records of each kind (INPUTS=2000 for each)
 	$(BIN)/python -m tests.record.damages --inputs $(or $(INPUTS),2000)
 
+.PHONY: campaign
+campaign: develop ## Strike commands with faults on a simulated lab (ARGS="--faults 1000 --seed 1")
+	$(BIN)/python -m tests.campaign $(ARGS)
+
 .PHONY: proof
 proof: develop ## Run the long simulations behind the statistics
 	$(BIN)/python -m pytest -m proof $(ARGS)

@@ -1,0 +1,175 @@
+"""Commands of the campaign, on a simulated lab in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from tests.cli.conftest import simulate
+from tuner import cli
+from tuner.measurement.window import Measurement
+from tuner.store.store import Store
+from tuner.testing.faults import Crossings
+from tuner.testing.lab import SimulatedHost
+
+STUDY = Path("studies/mine")
+_SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--quiet")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A command with the line that resumes it."""
+
+    name: str
+    begin: Sequence[str]
+    resume: Sequence[str]
+    record: str = "mine"
+    """Name of the record that the command writes into the study's folder."""
+
+
+SCENARIOS = (
+    Scenario(
+        "optimize",
+        ("optimize", *_SHORT, "--trials", "1", "--name", "mine"),
+        ("optimize", "--resume", "--name", "mine", "--quiet"),
+    ),
+    Scenario(
+        "compare",
+        ("compare", "stock", "hand", *_SHORT, "--name", "mine"),
+        ("compare", "stock", "hand", "--resume", "--name", "mine", "--quiet"),
+    ),
+    Scenario(
+        "ladder",
+        ("ladder", "nginx:stock", "nginx:hand", *_SHORT, "--name", "mine"),
+        ("ladder", "nginx:stock", "nginx:hand", "--resume", "--name", "mine", "--quiet"),
+        record="mine.contest",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended."""
+
+    code: int
+    """Exit code; minus the signal's number if one ended it."""
+    out: str
+    err: str
+    took_s: float
+    crossings: int
+    windows: tuple[tuple[int, str], ...]
+    """Windows that the command reported as kept: block and identity."""
+    complaints: tuple[str, ...]
+    now_s: float
+    """Time on the simulated host at the last window."""
+
+
+def run(
+    arguments: Sequence[str],
+    folder: Path,
+    crossings: Callable[[Callable[[str], None]], Crossings],
+    *,
+    now_s: float = 0.0,
+    patience_s: float = 120.0,
+) -> Ended:
+    """Run a command in a fork of this process, in a folder.
+
+    Args:
+        arguments: those of ``tuner``.
+        folder: working folder.
+        crossings: makes the counter, given what to call with a complaint.
+        now_s: least time on the simulated host at its begin, unix time.
+        patience_s: time limit; the process is killed after it.
+    """
+    notes = folder.parent / "notes.jsonl"
+    notes.write_text("")
+    began = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            code = _command(arguments, folder, notes, crossings, now_s)
+        finally:
+            os._exit(code)
+    while not (status := os.waitpid(pid, os.WNOHANG))[0]:
+        if time.monotonic() - began > patience_s:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    lines = [json.loads(line) for line in notes.read_text().splitlines()]
+    kept = [line["window"] for line in lines if "window" in line]
+    return Ended(
+        code=os.waitstatus_to_exitcode(status[1]),
+        out=(folder.parent / "out").read_text(errors="replace"),
+        err=(folder.parent / "err").read_text(errors="replace"),
+        took_s=time.monotonic() - began,
+        crossings=max((line["crossings"] for line in lines if "crossings" in line), default=0),
+        windows=tuple((block, identity) for block, identity, _ in kept),
+        complaints=tuple(line["complaint"] for line in lines if "complaint" in line),
+        now_s=max((now for _, _, now in kept), default=now_s),
+    )
+
+
+def _command(
+    arguments: Sequence[str],
+    folder: Path,
+    notes: Path,
+    crossings: Callable[[Callable[[str], None]], Crossings],
+    now_s: float,
+) -> int:
+    """Be the command: its exit code."""
+    writer = os.open(notes, os.O_WRONLY | os.O_APPEND)
+
+    def note(**what: object) -> None:
+        os.write(writer, json.dumps(what).encode() + b"\n")
+
+    os.chdir(folder)
+    os.environ.update(XDG_STATE_HOME=str(folder / "state"), TMPDIR=str(folder / "tmp"))
+    os.environ["TUNER_LOCKS"] = str(folder / "locks")
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(folder.parent / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    patch = pytest.MonkeyPatch()
+    host = simulate(patch)
+    host.now_s = max(host.now_s, now_s + 60.0)
+    _note_windows(patch, host, note)
+    counter = crossings(lambda words: note(complaint=words))
+    sqlalchemy.event.listen(sqlalchemy.Engine, "commit", lambda _: counter.cross())
+    counter.watch()
+    patch.setattr(sys, "argv", ["tuner", *arguments])
+    try:
+        cli.main()
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
+    finally:
+        note(crossings=counter.count)
+    raise AssertionError
+
+
+def _note_windows(
+    patch: pytest.MonkeyPatch, host: SimulatedHost, note: Callable[..., None]
+) -> None:
+    add_window = Store.add_window
+
+    def noted(store: Store, block: int, window: Measurement) -> None:
+        add_window(store, block, window)
+        note(window=[block, window.window_id, host.now_s])
+
+    patch.setattr(Store, "add_window", noted)
+
+
+def nothing(_: Callable[[str], None]) -> Crossings:
+    """Return a counter that strikes nowhere."""
+    return Crossings(-1, _never)
+
+
+def _never() -> Any:
+    raise AssertionError
