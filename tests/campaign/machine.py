@@ -16,8 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.campaign.scenarios import SCENARIOS, STUDY, Ended, Scenario, nothing, run
+import pytest
+
+from tests.campaign.scenarios import SCENARIOS, STUDY, Ended, Scenario, no_fault, run
 from tuner.errors import TunerError
+from tuner.hosts import local
 from tuner.hosts.host_locks import LOCK
 from tuner.judge.results import evaluate
 from tuner.store.store import Store, sqlite_url
@@ -83,7 +86,7 @@ def lengths() -> dict[str, int]:
     found = {}
     for scenario in SCENARIOS:
         with _place() as folder:
-            ended = run(scenario.begin, folder, nothing)
+            ended = run(scenario.begin, folder, no_fault)
         if ended.code:
             raise RuntimeError(f"{scenario.name} fails without a fault: {ended.err}")
         found[scenario.name] = ended.crossings
@@ -106,7 +109,7 @@ def play(case: Case) -> Outcome:
         case.fault.heal(target(print))
         begun = _is_begun(study, case.scenario.record)
         line = case.scenario.resume if begun else case.scenario.begin
-        resumed = run(line, folder, nothing, now_s=struck.now_s, patience_s=_LIMIT_S)
+        resumed = run(line, folder, no_fault, now_s=struck.now_s, patience_s=_LIMIT_S)
         wrong = tuple(broken(case, folder, struck, resumed))
     return Outcome(case, struck, resumed, wrong)
 
@@ -159,8 +162,10 @@ def _record_is_whole(case: Case, folder: Path, struck: Ended, resumed: Ended) ->
 
 def _left(folder: Path) -> Iterator[str]:
     """Yield what remains besides the study: claims, locks, temporary files, processes."""
-    for path in (folder / "state").rglob("claims/*"):
-        yield f"left: {path.relative_to(folder)}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        for claim in local.claims():
+            yield f"left: the claim of {claim.study}"
     for path in (*(folder / "tmp").iterdir(), *folder.glob(f"studies/*/{LOCK}")):
         yield f"left: {path.relative_to(folder)}"
 

@@ -166,7 +166,7 @@ def _note_windows(
     patch.setattr(Store, "add_window", noted)
 
 
-def nothing(_: Callable[[str], None]) -> Crossings:
+def no_fault(_: Callable[[str], None]) -> Crossings:
     """Return a counter that strikes nowhere."""
     return Crossings(-1, _never)
 

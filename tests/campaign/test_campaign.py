@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.campaign.machine import Case, broken, cases, lengths, play, rows
-from tests.campaign.scenarios import SCENARIOS, Ended
+from tests.campaign.machine import Case, Outcome, broken, cases, lengths, play, rows
+from tests.campaign.scenarios import SCENARIOS, STUDY, Ended
+from tests.cli.conftest import done
+from tuner.hosts import local
+from tuner.hosts.host_locks import LOCK
 from tuner.testing.faults import FAULTS, Crossings
 
+__all__ = ["done"]
 SEED = 20
 ENDED = Ended(0, "", "", 1.0, 10, (), (), 0.0)
 
@@ -58,6 +63,24 @@ def test_what_is_broken_is_found(tmp_path: Path) -> None:
     assert "a second command" in found(replace(ENDED, complaints=("a second command ended",)))
 
 
+def test_lost_windows_and_what_is_left_are_found(done: Path, tmp_path: Path) -> None:
+    """A whole record that lacks a reported window; a temporary file, a lock, a claim."""
+    case = Case(0, SCENARIOS[0], FAULTS["kill"], 3, 0.5)
+    study = tmp_path / STUDY
+    shutil.copytree(done, study)
+    (tmp_path / "tmp").mkdir()
+    assert list(broken(case, tmp_path, ENDED, ENDED)) == []
+    (tmp_path / "tmp" / "forgotten").write_text("")
+    (study / LOCK).write_text("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        local.claim(study, tmp_path / "lab", tmp_path / "work")
+    found = list(broken(case, tmp_path, replace(ENDED, windows=((99, "none"),)), ENDED))
+    assert found[0] == "1 of 1 reported windows are lost"
+    assert found[1].startswith("left: the claim of ")
+    assert found[2:] == ["left: tmp/forgotten", f"left: {STUDY / LOCK}"]
+
+
 def test_crossings_are_counted_and_one_strikes(tmp_path: Path) -> None:
     """Writing counts, reading does not; the strike itself crosses nothing."""
     struck: list[int] = []
@@ -74,8 +97,6 @@ def test_crossings_are_counted_and_one_strikes(tmp_path: Path) -> None:
 
 def test_the_table_counts_by_fault() -> None:
     """One row for each fault, with its cases and those in which something broke."""
-    from tests.campaign.machine import Outcome
-
     case = Case(0, SCENARIOS[0], FAULTS["kill"], 3, 0.5)
     outcomes = [Outcome(case, ENDED, ENDED, ()), Outcome(case, ENDED, ENDED, ("lost",))]
     assert rows(outcomes) == [("processes", "kill", 2, 1)]

@@ -158,14 +158,13 @@ def _remove_study(target: FaultTarget) -> None:
 
 
 def _cut(target: FaultTarget) -> None:
-    """Cut the end of the record's last write, as a power failure may."""
-    files = [path for path in target.study.glob("record.db*") if path.stat().st_size]
-    if not files:
-        return
-    last = max(files, key=lambda path: path.stat().st_mtime_ns)
-    if last.suffix == ".db-wal":
-        size = last.stat().st_size
-        os.truncate(last, max(0, size - 1 - int(target.share * min(size, 4096))))
+    """Cut the journal of the write that was under way, as a power failure may.
+
+    SQLite has not changed the record then (https://www.sqlite.org/atomiccommit.html).
+    """
+    journal = target.study / "record.db-journal"
+    if journal.is_file():
+        os.truncate(journal, int(target.share * journal.stat().st_size))
 
 
 # --- memory, files, time -----------------------------------------------------------------------
@@ -217,7 +216,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault("full disk", "storage", _fill, _make_room),
         Fault("read-only disk", "storage", _remounted("ro"), _remounted("rw")),
         Fault("removed folder", "storage", _remove_study),
-        Fault("cut record", "storage", _signalled(signal.SIGKILL), _cut, code=_KILLED),
+        Fault("cut journal", "storage", _signalled(signal.SIGKILL), _cut, code=_KILLED),
         Fault("no more files", "memory, files, time", _no_more_files),
         Fault("no more memory", "memory, files, time", _no_more_memory),
         Fault("clock set back", "memory, files, time", _clock_moved(-3600.0)),
