@@ -156,7 +156,7 @@ class ReplayHost(SimulatedHost):
     """The table's row by address."""
 
     def next_deployment(self) -> int:
-        """See ``SimulatedHost.next_deployment``; the minute has its own level."""
+        """Begin a deployment of ``SimulatedHost``; the minute has its own level."""
         self._minute = _draw(self._rng, self._known.minute_residuals)
         return super().next_deployment()
 
@@ -179,7 +179,7 @@ class ReplayHost(SimulatedHost):
         spec: WindowSpec,
         level: float | None = None,  # noqa: ARG002 - the table has the noise of separate windows
     ) -> RawWindow:
-        """See ``SimulatedHost.measure``; the noise is that of the row's like."""
+        """Measure like ``SimulatedHost``, with the noise of a similar row."""
         self._drawn = self._known.window_noise(
             self._rng, self._rows[endpoint.address], spec.duration_s
         )

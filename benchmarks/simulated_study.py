@@ -21,9 +21,9 @@ from tuner.workload.workload import load_workload
 
 NAME = "simulated"
 TIME_S = 600.0
-"""Of the default study, in the lab's own time."""
+"""Time of the default study on the lab's clock, s."""
 SAMPLES = 50_000
-"""Of one window, at most: what a fast server gives in a second or two."""
+"""Limit for the samples of a window; a fast server gives as many in a second or two."""
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+CODE = ("tuner", "playbooks", "benchmarks", "release", "action", "hub", "tests")
 ALLOWED = Path(__file__).with_name("dialect.txt")
 
 WORDS = {
@@ -35,6 +36,7 @@ OPENINGS = {
 
 _PROSE = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in WORDS.items()}
 _FIRST = {name: re.compile(pattern) for name, pattern in OPENINGS.items()}
+_RUST_DOC = re.compile(r"(?:^[ ]*//[/!].*\n)+", re.MULTILINE)
 _NOT_PROSE = re.compile(
     r"^```.*?^```|`+[^`\n]+`+|\]\([^)]*\)|https?://\S+", re.DOTALL | re.MULTILINE
 )
@@ -42,13 +44,21 @@ _NOT_PROSE = re.compile(
 
 
 def counts() -> Counter[tuple[str, str]]:
-    """Return how often each word stands in each file: documentation, and text in the package."""
+    """Return how often each word stands in each file: in documentation, and in text of the code."""
     found: Counter[tuple[str, str]] = Counter()
     for page in pages():
         found += of_text(_name(page), page.read_text(encoding="utf-8"))
-    for module in sorted((ROOT / "tuner").rglob("*.py")):
+    for module in modules():
         found += of_module(_name(module), module.read_text(encoding="utf-8"))
+    for file in sorted((ROOT / "loadgen").glob("*/**/*.rs")):
+        if "target" not in file.relative_to(ROOT).parts:
+            found += of_rust(_name(file), file.read_text(encoding="utf-8"))
     return found
+
+
+def modules() -> list[Path]:
+    """Return the project's modules, with the programs that it copies to hosts."""
+    return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 
 
 def pages() -> list[Path]:
@@ -86,6 +96,16 @@ def of_module(name: str, text: str) -> Counter[tuple[str, str]]:
         found += Counter(
             (name, word) for word, pattern in _FIRST.items() if pattern.match(docstring)
         )
+    return found
+
+
+def of_rust(name: str, text: str) -> Counter[tuple[str, str]]:
+    """Return the counts of a Rust file's documentation."""
+    found: Counter[tuple[str, str]] = Counter()
+    for block in _RUST_DOC.findall(text):
+        prose = re.sub(r"^\s*//[/!] ?", "", block, flags=re.MULTILINE)
+        found += of_text(name, prose)
+        found += Counter((name, word) for word, pattern in _FIRST.items() if pattern.match(prose))
     return found
 
 

@@ -49,6 +49,14 @@ def test_strings_and_docstrings_are_counted() -> None:
     )
 
 
+def test_documentation_of_rust_is_counted() -> None:
+    """The first line of a block begins it; ordinary comments are left out."""
+    text = "//! What it does.\n\n/// Whether so.\n/// It is told.\nlet x; // told\n"
+    assert dialect.of_rust("m.rs", text) == Counter(
+        {("m.rs", "What …"): 1, ("m.rs", "Whether …"): 1, ("m.rs", "told"): 1}
+    )
+
+
 def test_code_and_links_of_a_page_are_not_prose() -> None:
     """Only sentences are."""
     page = "```\nso long\n```\nIt is told [here](told.md), `whoever` asks."

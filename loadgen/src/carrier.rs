@@ -31,7 +31,7 @@ pub struct Endpoint {
     pub tls: Option<tls::Client>,
     /// QUIC settings of one thread's connections, for HTTP/3.
     pub quic: Option<quic::Config>,
-    /// Whether the kernel timestamps incoming bytes, for a loop that sleeps and reads them later.
+    /// True if the kernel timestamps incoming bytes, for a loop that sleeps and reads them later.
     pub stamped: bool,
 }
 

@@ -11,14 +11,14 @@ use crate::sys;
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// Whether to continue.
+    /// True to continue.
     pub next: Next,
     /// Instances whose remaining windows are skipped.
     #[serde(default)]
     pub drop: Vec<String>,
 }
 
-/// Whether to continue.
+/// True to continue.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {

@@ -21,7 +21,7 @@ use crate::record::{Outcome, Sample};
 /// Heavier weights would let a few long cycles decide.
 const HEAVIEST: f64 = 50.0;
 
-/// What disturbs the measurement, and the cycles of all requests together.
+/// Disturbances of the measurement, and the busy cycles of all requests together.
 #[derive(Debug)]
 pub struct Cycles {
     /// Start and end of each, in order. Borders between arms have no length.
@@ -132,7 +132,7 @@ fn busy(arms: &[&[Sample]], level: usize) -> Vec<(u64, u64)> {
     spans
 }
 
-/// How likely an undisturbed moment is followed by so much undisturbed time.
+/// Probability that an undisturbed moment is followed by a given undisturbed time.
 #[derive(Debug)]
 struct Survival {
     /// Lengths of the undisturbed times, ascending.

@@ -30,7 +30,7 @@ pub struct Fields {
     pub length: Option<u64>,
     /// `tuner-answer`, if present and a number.
     pub answer: Option<u64>,
-    /// Whether it violates HTTP, though not the compression.
+    /// True if it violates HTTP, though not the compression.
     pub malformed: bool,
 }
 

@@ -18,10 +18,10 @@ pub const LEAD_NS: u64 = 300_000;
 const PATIENCE_NS: u64 = 100_000;
 /// A time without due requests in which a signal delays none.
 pub const QUIET_NS: u64 = 50_000;
-/// How often a sleeping loop looks whether the other threads have received their last answers.
+/// Interval at which a sleeping loop checks whether the other threads have their last answers.
 const LOOK_NS: u64 = 200_000;
 
-/// What to do with a process.
+/// A change of a process's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Stop it.
@@ -37,7 +37,7 @@ pub struct Order {
     pub arm: usize,
     /// The place of the process among the instance's own.
     pub process: usize,
-    /// What to do with it.
+    /// The change.
     pub action: Action,
 }
 
@@ -47,9 +47,9 @@ struct Arm {
     processes: usize,
     /// The first so many of them are stopped.
     stopped: usize,
-    /// Whether it is at turn, or about to be.
+    /// True if it is at turn, or about to be.
     at_turn: bool,
-    /// Whether it has requests that are not answered.
+    /// True if it has requests that are not answered.
     owes: bool,
     /// Since when the next signal could be sent; `None` while there is none to send.
     ready: Option<u64>,

@@ -39,8 +39,9 @@ pub fn render(request: &plan::Request, host: &str, body: &[u8]) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub struct Http1 {
     parser: Parser,
-    /// Whether a response is expected, and whether its first byte came.
+    /// True if a response is expected.
     awaiting: bool,
+    /// True if its first byte arrived.
     started: bool,
 }
 
@@ -182,7 +183,7 @@ pub struct Parser {
     pub status: u16,
     /// Bytes of the body so far, chunking removed.
     pub length: u64,
-    /// Whether the connection stays open for another request.
+    /// True if the connection stays open for another request.
     pub keep_alive: bool,
 }
 

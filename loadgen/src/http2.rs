@@ -42,9 +42,9 @@ struct Peer {
 enum Table {
     /// Empty.
     Fresh,
-    /// It contains the fields that all requests share.
+    /// Holding the fields that all requests share.
     Entered,
-    /// It is too small. The flag is true once the peer knows that it is not used.
+    /// Too small. The flag is true once the peer knows that it is not used.
     Unused(bool),
 }
 

@@ -90,7 +90,7 @@ pub enum Received {
     Bytes {
         /// Number of bytes.
         count: usize,
-        /// Whether more may be available.
+        /// True if more may be available.
         more: bool,
     },
     /// Nothing was available.
@@ -102,7 +102,7 @@ pub enum Received {
 /// A sink that ignores all events, for a connection without requests.
 #[derive(Debug, Default)]
 pub struct NullSink {
-    /// Whether the connection accepts no more requests.
+    /// True if the connection accepts no more requests.
     pub closing: bool,
 }
 

@@ -48,7 +48,7 @@ pub struct WindowLine {
     pub duration_s: f64,
     /// Start of the measured part, in nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// Whether a signal ended the measured part.
+    /// True if a signal ended the measured part.
     pub interrupted: bool,
     /// Requests intended in the measured part.
     pub offered: u64,
@@ -202,7 +202,7 @@ pub struct SliceFigures {
     pub order: Vec<u8>,
     /// CPU time of the server's processes within its own slices; `None` if it could not be read.
     pub turn_cpu_s: Option<f64>,
-    /// Whether the instances were stopped when it was not their turn: all of them, or none.
+    /// True if the instances were stopped when it was not their turn: all of them, or none.
     pub frozen: bool,
     /// Why they were not, although the plan asked for it; `None` otherwise.
     pub not_frozen: Option<String>,
@@ -274,7 +274,7 @@ pub fn cycles(
 pub struct Stalls {
     /// The shortest gap that counts as a stall, in microseconds.
     pub gap_us: u64,
-    /// Whether the ticker had real-time priority; without it, there are no stalls of the server.
+    /// True if the ticker had real-time priority; without it, there are no stalls of the server.
     pub realtime: bool,
     /// Start and end of stalls of the generator's cores, in order of the start.
     pub generator: Vec<(i64, i64)>,
@@ -293,7 +293,7 @@ pub struct Context {
     pub sent_every_us: Option<u64>,
     /// The shortest gap that counts as a stall, in microseconds.
     pub gap_us: u64,
-    /// Whether there was a real-time ticker.
+    /// True if there was a real-time ticker.
     pub realtime: bool,
     /// The stalls that the ticker saw, by CPU.
     pub server: Vec<(usize, Spans)>,
@@ -305,7 +305,7 @@ pub struct Context {
     pub server_rss_bytes: Option<u64>,
     /// Folder to write the samples to.
     pub samples_dir: Option<PathBuf>,
-    /// Whether the instances were stopped when it was not their turn.
+    /// True if the instances were stopped when it was not their turn.
     pub frozen: bool,
     /// Why they were not, although the plan asked for it.
     pub not_frozen: Option<String>,

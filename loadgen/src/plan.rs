@@ -27,7 +27,7 @@ pub struct Plan {
     /// The CPUs of the generator's threads, one thread on each; empty: one thread, not pinned.
     #[serde(default)]
     pub cpus: Vec<usize>,
-    /// How the generator waits for the next intended instant.
+    /// Wait for the next intended instant.
     #[serde(default)]
     pub spin: Spin,
     /// The stall ticker for the server's CPUs.
@@ -47,7 +47,7 @@ pub struct Plan {
     pub windows: Vec<Window>,
 }
 
-/// How the generator waits for the next intended instant.
+/// A way to wait for the next intended instant.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Spin {
@@ -180,10 +180,10 @@ pub struct Tls {
     /// The trusted certificates, in PEM; the system's if absent.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Whether to verify the certificate.
+    /// True to verify the certificate.
     #[serde(default = "yes")]
     pub verify: bool,
-    /// Whether to resume earlier sessions.
+    /// True to resume earlier sessions.
     #[serde(default = "yes")]
     pub resume: bool,
 }
@@ -280,7 +280,7 @@ pub struct Slices {
     /// 0, and in a closed loop the number of requests that it keeps outstanding.
     #[serde(default)]
     pub level: Option<usize>,
-    /// Whether the instances are stopped (SIGSTOP) when it is not their turn: those need `pids`.
+    /// True if the instances are stopped (SIGSTOP) when it is not their turn: those need `pids`.
     #[serde(default)]
     pub freeze: bool,
 }
@@ -292,7 +292,7 @@ impl Slices {
     }
 }
 
-/// What decides when a request is sent.
+/// The rule that decides when a request is sent.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {

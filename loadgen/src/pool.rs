@@ -32,7 +32,7 @@ pub enum State {
 /// The load of a connection and its limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Whether it accepts no new requests; it is reopened once its requests are done.
+    /// True if it accepts no new requests; it is reopened once its requests are done.
     pub closing: bool,
     /// Concurrent requests that it accepts.
     pub limit: u32,
@@ -57,11 +57,11 @@ pub struct Connection {
     pub usage: Usage,
     /// The protocol and its transport; `None` while it is closed.
     pub carrier: Option<Carrier>,
-    /// Whether it is queued for another turn of reading.
+    /// True if it is queued for another turn of reading.
     pub read_pending: bool,
     /// Distinguishes the events of this socket from those of its predecessors.
     generation: u32,
-    /// Whether it was ever open.
+    /// True if it was ever open.
     opened_before: bool,
 }
 
@@ -81,7 +81,7 @@ impl Connection {
 /// A successful handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {
-    /// Whether the connection was open before.
+    /// True if the connection was open before.
     pub before: bool,
     /// When the handshake began.
     pub since: u64,
@@ -90,7 +90,7 @@ pub struct Opened {
 /// An instance that a pool connects to: one arm of its windows.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// How it is reached.
+    /// Its address and protocol.
     pub endpoint: Endpoint,
     /// The requests, rendered for this instance.
     pub requests: Arc<[Prepared]>,

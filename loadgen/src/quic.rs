@@ -70,7 +70,7 @@ pub struct Quic {
     /// When the handshake was complete.
     connected_at: Option<u64>,
     control: Control,
-    /// Whether a GOAWAY was reported to the sink.
+    /// True if a GOAWAY was reported to the sink.
     closing: bool,
     streams: Vec<Stream>,
     /// Number of requests in progress.
@@ -81,7 +81,7 @@ pub struct Quic {
     /// Requests without a sent byte, and their lengths, in order.
     waiting: VecDeque<(u32, usize)>,
     kept: Option<Kept>,
-    /// Whether each system call sends one datagram, because the path does not support batches.
+    /// True if each system call sends one datagram, because the path does not support batches.
     single: bool,
     deadline: u64,
     /// When the last datagram arrived.

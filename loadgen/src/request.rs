@@ -23,7 +23,7 @@ pub struct Prepared {
     pub http2: Blocks,
     /// The body; empty if there is none.
     pub body: Arc<[u8]>,
-    /// Whether the method is HEAD: its response has no body, whatever its fields say.
+    /// True if the method is HEAD: its response has no body, whatever its fields say.
     pub head: bool,
     /// The expected status.
     pub status: Option<u16>,
@@ -31,7 +31,7 @@ pub struct Prepared {
     pub length: Option<u64>,
     /// The expected hash of the body.
     pub sha256: Option<[u8; 32]>,
-    /// Whether the hash is checked on every response, not only on a sample.
+    /// True if the hash is checked on every response, not only on a sample.
     pub check_all: bool,
 }
 

@@ -24,7 +24,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 pub const ANSWER_LENGTH: u64 = 5;
 const EVENTS: usize = 64;
 const LISTENER: u64 = u64::MAX;
-/// How often a sleeping responder checks whether to stop.
+/// Interval at which a sleeping responder checks whether to stop.
 const NAP_NS: u64 = 1_000_000;
 /// The longest request that is accepted.
 const MAX_REQUEST: usize = 16 * 1024;

@@ -16,9 +16,9 @@ pub struct Exchange {
     pub index: u32,
     /// Index into the plan's requests.
     pub request: u16,
-    /// Whether it was sent again already.
+    /// True if it was sent again already.
     pub retried: bool,
-    /// Whether the body is hashed.
+    /// True if the body is hashed.
     pub hashed: bool,
     /// When it was passed to the connection.
     pub dispatched: u64,
@@ -42,7 +42,7 @@ pub struct Slot {
     pub exchange: Exchange,
     /// The hash of the response's body.
     pub hasher: Sha256,
-    /// Whether it has a request.
+    /// True if it has a request.
     pub busy: bool,
     /// The instance that its connection leads to.
     arm: u8,

@@ -85,7 +85,7 @@ impl Watch {
 pub struct Ticker {
     stop: Arc<AtomicBool>,
     threads: Vec<(usize, JoinHandle<Spans>)>,
-    /// Whether every thread has real-time priority on its CPU. Otherwise there are no threads,
+    /// True if every thread has real-time priority on its CPU. Otherwise there are no threads,
     /// because the server's own work would make them wake late.
     pub realtime: bool,
 }

@@ -19,11 +19,11 @@ use crate::resources;
 use crate::series::quantile_ns;
 use crate::sys::{self, Readable};
 
-/// How often stalls are written. Rarely, because the lines are written on the host under test.
+/// Interval at which stalls are written; long, because writing disturbs the host under test.
 const PASS_ON_NS: u64 = 100_000_000;
-/// How often the clocks are written.
+/// Interval at which the clocks are written.
 const CLOCK_NS: u64 = 1_000_000_000;
-/// How long wake-ups are watched before the first line, to know their usual lateness.
+/// Time that wake-ups are watched before the first line, to know their usual lateness.
 const TRIAL_NS: u64 = 200_000_000;
 const PRIORITY: i32 = 50;
 
@@ -90,7 +90,7 @@ enum Line<'a> {
         cpus: &'a [usize],
         gap_us: f64,
         period_us: f64,
-        /// Whether all threads have real-time priority. Without it, other work on the CPU delays
+        /// True if all threads have real-time priority. Without it, other work on the CPU delays
         /// them too: stalls are then upper bounds, and those shorter than the resolution mean
         /// nothing.
         realtime: bool,

@@ -45,7 +45,7 @@ pub struct Tls {
     sent: usize,
     /// Bytes of the caller in these records that are not reported as sent yet.
     promised: usize,
-    /// Whether the peer has ended the stream with close_notify.
+    /// True if the peer has ended the stream with close_notify.
     ended: bool,
     started: Option<u64>,
     agreed: Option<Agreed>,

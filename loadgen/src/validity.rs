@@ -40,7 +40,7 @@ pub struct Validity {
     pub reasons: Vec<Reason>,
     /// Further remarks.
     pub notes: Vec<String>,
-    /// Whether `stall_free` excludes requests near stalls: only if the generator has a core of its
+    /// True if `stall_free` excludes requests near stalls: only if the generator has a core of its
     /// own, because otherwise delays of the server look like stalls.
     pub stalls_excluded: bool,
     /// Share of the excluded requests.
@@ -54,13 +54,13 @@ pub struct Validity {
 /// One reason.
 #[derive(Debug, Serialize)]
 pub struct Reason {
-    /// What must be fixed.
+    /// The part to fix.
     pub at_fault: Fault,
-    /// What happened, and how to fix it.
+    /// The event, and how to fix it.
     pub text: String,
 }
 
-/// What is at fault.
+/// The part at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {

@@ -1,4 +1,4 @@
-//! All tests that judge no time, as one program; they may run beside anything.
+//! All tests that judge no time, as one program; they run next to each other.
 //!
 //! A program per file would link every crate once per file, and would run the files one after
 //! another: most tests wait for a server that is at fault.

@@ -9,7 +9,7 @@ use tuner_loadgen::plan::{Mode, Plan};
 use tuner_loadgen::prepare;
 use tuner_loadgen::rng::Rng;
 
-/// How many inputs `cargo test` spends on each.
+/// Inputs that `cargo test` spends on each.
 const SHORT: u64 = 5_000;
 
 /// Print the input when a check panics.

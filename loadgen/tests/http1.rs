@@ -128,7 +128,7 @@ fn interim() {
     assert_eq!(whole(switch).result, Err(Fault::Garbage));
 }
 
-/// Whether the connection stays follows version and Connection field.
+/// True if the connection stays follows version and Connection field.
 #[test]
 fn keep_alive() {
     for (head, keep_alive) in [

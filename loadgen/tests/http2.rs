@@ -459,7 +459,7 @@ fn shared_fields() {
     assert_eq!(*requests[1].http2.next, *expected);
 }
 
-/// Of the fields of a connection, only `te: trailers` may be sent.
+/// Among the fields of a connection, only `te: trailers` may be sent.
 #[test]
 fn fields_of_connections() {
     let requests = mix(json!([

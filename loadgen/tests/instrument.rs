@@ -66,7 +66,7 @@ fn the_responder_freezes_as_set() {
     assert!(p50 >= 28_000.0, "theory 40000: {p50}");
 }
 
-/// It serves other connections while one is slow, and outlives those that end badly.
+/// The responder serves other connections while one is slow, and outlives those that end badly.
 #[test]
 fn the_responder_outlives_its_clients() {
     let _alone = alone();

@@ -1,6 +1,6 @@
 //! The published schemas: they know every field that is read and every field that is written.
 //!
-//! Whether real plans and lines are valid against them is tests/generators/test_schema.py's to show.
+//! True if real plans and lines are valid against them is tests/generators/test_schema.py's to show.
 
 use std::collections::BTreeSet;
 

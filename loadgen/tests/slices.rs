@@ -119,7 +119,7 @@ fn connections_are_kept() {
     assert_eq!(opened, [4, 4, 0, 0]);
 }
 
-/// What makes no sense is refused, with its place in the plan.
+/// A plan that makes no sense is refused, with the place.
 #[test]
 fn wrong_slices_are_refused() {
     let server = Responder::good();

@@ -1,4 +1,4 @@
-"""What tuner needs of a host between two windows, over one SSH channel.
+"""The agent that serves tuner on a host between two windows, over one SSH channel.
 
 Read a line of JSON, answer with a line of JSON: files, clocks, ports, commands, and what the
 host's cores and the server's processes did meanwhile. During a window nothing is written to the
@@ -123,7 +123,7 @@ def rss_bytes(pid):
 
 
 def is_ours(pid):
-    """Whether a process is there and belongs to this account."""
+    """Return whether a process is there and belongs to this account."""
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
     except OSError:
@@ -236,11 +236,11 @@ class Agent:
         return {"content": base64.b64encode(log_end(path)).decode()}
 
     def enterable(self, path):
-        """Whether the account of the instances may enter a folder."""
+        """Return whether the account of the instances may enter a folder."""
         return {"may": is_enterable(path)}
 
     def readable(self, path):
-        """Whether the account of the instances may read a file."""
+        """Return whether the account of the instances may read a file."""
         return {"may": is_readable(path)}
 
     def matches(self, pattern):
@@ -291,7 +291,7 @@ class Agent:
         return {}
 
     def counters(self, pids):
-        """What the kernel counts of these processes and of the host."""
+        """Return the kernel's counters of these processes and of the host."""
         return counters(pids)
 
     def topology(self):
@@ -299,7 +299,7 @@ class Agent:
         return topology()
 
     def window(self):
-        """What was kept since the last time."""
+        """Return samples and stalls since the last call."""
         return {
             "samples": drain(self.sampler.samples),
             "stalls": drain(self.ticker.stalls) if self.ticker else [],
@@ -318,7 +318,7 @@ class Agent:
 
 
 def is_free(address, port):
-    """Whether nothing listens there."""
+    """Return whether nothing listens there."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""What the guards of a target have in common: something of the host's is lent, with a way back.
+"""Common code of a target's guards, which lend something of the host's and give it back.
 
 What was found is on the disk, and a watching process holds its lock, before anything is changed. So
 a caller that is killed, or a connection that is lost, leaves the host as it was found after the
@@ -164,7 +164,7 @@ class Guard:
             raise GuardError("the process that would put everything back does not start")
 
     def watched(self):
-        """Whether a watching process lives: it holds the lock as long as it does."""
+        """Return whether a watching process lives; it holds the lock as long as it does."""
         with open(self.alive, "a", encoding="ascii") as stream:
             return not try_lock(stream)
 
@@ -244,7 +244,9 @@ def replace(path, content, uid=-1, gid=-1, mode=0o644):
 
 
 def has_systemd():
-    """Whether systemd can run the watching process: it may end a login's own ones with the login.
+    """Return whether systemd can run the watching process.
+
+    It may end a login's own processes with the login.
 
     What it starts is in the namespace of process 1, which must be this one.
     """

@@ -28,7 +28,7 @@ from tuner_guard import GuardError, boot_id, namespace, now_s
 
 SETTING = re.compile(r"net\.(core|ipv4)\.[a-z0-9_]+")
 REFUSALS = (errno.EINVAL, errno.ERANGE, errno.ENOENT)
-"""Of a write to a setting that is there: the value is wrong (ENOENT: no such algorithm).
+"""Errors of a write to an existing setting that blame the value (ENOENT: no such algorithm).
 
 Anything else (EACCES, EROFS) is the host's fault, and no configuration's.
 """
@@ -193,7 +193,7 @@ class Guard(tuner_guard.Guard):
         return saved
 
     def put_back(self, saved, reason):
-        """See ``tuner_guard.Guard``."""
+        """Implement ``tuner_guard.Guard``."""
         back = [name for name, text in saved["values"].items() if read(name) != text]
         reported = []
         for name, text in saved["values"].items():

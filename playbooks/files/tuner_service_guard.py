@@ -46,7 +46,7 @@ class Guard(tuner_guard.Guard):
     """The files that were found, and the service that reads them."""
 
     def left_s(self, saved):
-        """See ``tuner_guard.Guard``: the files outlive the kernel, its clock does not."""
+        """Implement ``tuner_guard.Guard``: the files outlive the kernel, its clock does not."""
         left_s = super().left_s(saved)
         return left_s if left_s is None or saved["boot"] == boot_id() else 0.0
 
@@ -145,7 +145,7 @@ class Guard(tuner_guard.Guard):
         }
 
     def write_down(self, saved, contents, lease_s):
-        """What stands in the files from now on, and until when, on the disk beforehand."""
+        """Record the files' new content and its time limit on the disk, before they change."""
         put = {path: digest(content) for path, content in contents.items()}
         saved.update(put=put, deadline=now_s() + lease_s, boot=boot_id())
         self.save(saved)
@@ -176,7 +176,7 @@ class Guard(tuner_guard.Guard):
         }
 
     def old_content(self, old):
-        """What stood in a file when it was found; None: there was none."""
+        """Return a file's original content; None if there was no file."""
         return read(self.backup(old["number"])) if old["there"] else None
 
     def put_all(self, contents, saved):
@@ -190,7 +190,7 @@ class Guard(tuner_guard.Guard):
                 put(path, content, saved["files"][path])
 
     def back_to(self, before, saved, lease_s):
-        """What stood in the files before this call."""
+        """Restore the content of the files before this call."""
         self.put_all(before, saved)
         self.write_down(saved, before, lease_s)
 
@@ -300,7 +300,7 @@ def digest(content):
 
 
 def missing(folder):
-    """What has to be made for a folder to be there, the innermost first."""
+    """Return the folders to create for a folder to exist, the innermost first."""
     found = []
     while not os.path.exists(folder):
         found.append(folder)
@@ -373,7 +373,7 @@ class Likeness:
         self.folder = os.readlink(f"/proc/{pid}/cwd")
 
     def become(self):
-        """What a child does before it runs a command."""
+        """Take the account's identity, in a child before it runs a command."""
         if os.geteuid() == 0:
             os.setgroups(self.groups)
             os.setgid(self.gid)
@@ -388,7 +388,7 @@ def environment_of(pid):
 
 
 def options_like(like):
-    """How ``subprocess`` starts a command as that process is; None: as this one."""
+    """Return options of ``subprocess`` to run a command as that process; None: as this one."""
     if like is None:
         return {}
     return {"env": like.environment, "cwd": like.folder, "preexec_fn": like.become}
@@ -422,18 +422,18 @@ def control(service, verb):
 
 
 def is_active(service):
-    """Whether the service runs."""
+    """Return whether the service runs."""
     verb = "is-active" if systemd_runs() else "status"
     return control(service, verb)[0] == 0
 
 
 def systemd_runs():
-    """Whether services are controlled with ``systemctl`` (sd_booted(3))."""
+    """Return whether services are controlled with ``systemctl`` (sd_booted(3))."""
     return os.path.isdir("/run/systemd/system")
 
 
 def is_of_unit(path):
-    """Whether a file says how systemd starts a service."""
+    """Return whether a file configures how systemd starts a service."""
     return path.startswith(UNITS)
 
 
@@ -444,7 +444,7 @@ def reread_units(saved):
 
 
 def unit_wanted(asked):
-    """What is wanted of the service's unit, and in words what of that cannot be had here.
+    """Return the changes to the service's unit, and in words those that are impossible here.
 
     Raises:
         GuardError: without it nothing is left to be done.

@@ -38,7 +38,7 @@ PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/local/nginx/sb
 
 
 def found(programs, checksum_of):
-    """What the host is, and what is there of what a study needs."""
+    """Return the host's facts, and which of a study's needs it meets."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *PLACES])
     return {
         **facts(),

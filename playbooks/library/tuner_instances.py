@@ -100,9 +100,9 @@ ARGUMENTS = {
     "instances": {"type": "list", "elements": "dict", "default": [], "options": INSTANCE},
 }
 UNTOLD: dict[str, object] = {"invocation": {}}
-"""Of a result, which would hold all that the module was given: configurations, and what they hold.
+"""Part of a result that replaces the module's arguments, which hold whole configurations.
 
-It shall stand in no log, and ansible-runner leaves out a whole result that is too long.
+They must not be in a log, and ansible-runner drops a result that is too long.
 """
 POLL_S = 0.005
 PRIORITY = -20
@@ -146,7 +146,7 @@ def processes_of(lab):
 
 
 def is_ancestor(pid):
-    """Whether this is the module's own process or one above it, which must not be stopped."""
+    """Return whether this is the module's own process or one above it; neither may be stopped."""
     current = os.getpid()
     while current > 1:
         if current == pid:
@@ -174,7 +174,7 @@ def stop_all(lab, timeout_s):
 
 
 def confined(instance, account):
-    """What a child does before it becomes the server: CPUs, priority, file limit, account."""
+    """Return the function that sets CPUs, priority, file limit and account in a server's child."""
 
     def prepare():
         if instance["cpus"]:
@@ -277,7 +277,7 @@ class SocketConnection(http.client.HTTPConnection):
         self.path = path
 
     def connect(self):
-        """See ``HTTPConnection.connect``."""
+        """Implement ``HTTPConnection.connect``."""
         # By way of the folder's descriptor: the path of a socket ends after 108 bytes (unix(7)).
         folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
         try:
@@ -301,7 +301,7 @@ def connect(url):
 
 
 def ask(connection, path, header, limit):
-    """What is answered there, in the body or a header, or None while nothing is."""
+    """Return the answer there, from the body or a header; None without an answer."""
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -314,7 +314,7 @@ def ask(connection, path, header, limit):
 
 
 def proved(instance):
-    """Whether the instance has shown what it runs; and what is wrong if it showed something else.
+    """Return whether the instance has proved its configuration, and the error if it runs another.
 
     (False, None) while it does not answer.
     """

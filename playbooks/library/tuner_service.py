@@ -147,7 +147,7 @@ ASKED = (
 )
 PATIENCE_S = 240.0
 UNTOLD: dict[str, object] = {"invocation": {}}
-"""Of a result, which would hold the files: what stands in them shall be in no log."""
+"""Part of a result that replaces the files: their content must not be in a log."""
 
 
 def refuse(asked):

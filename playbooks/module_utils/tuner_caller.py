@@ -37,7 +37,7 @@ def heeded():
 
 
 def look(*_):
-    """See ``heeded``."""
+    """Handler of ``heeded``."""
     # No event is asked for: an output without a reader has an error by itself (poll(2)).
     output = select.poll()
     output.register(1, 0)

@@ -15,7 +15,7 @@ import sys
 
 
 class GuardFailedError(Exception):
-    """What the guard says of the host, or why it could not be asked."""
+    """An error that the guard reports, or the reason why it could not run."""
 
 
 def put_in_place(folder, texts):
@@ -52,7 +52,7 @@ def write(path, text):
 
 
 def ask(program, folder, command, asked, patience_s):
-    """What the guard answers.
+    """Run the guard and return its answer.
 
     Args:
         program: of the guard.

@@ -1,4 +1,4 @@
-"""What a host is: the same of the one that tuner runs on, and of every other.
+"""Facts of a host, of the one that tuner runs on and of every other.
 
 Only Python's standard library, 3.8 or newer, is used: it runs on the target.
 """
@@ -31,7 +31,7 @@ def facts():
 
 
 def realtime_allowed():
-    """Whether a thread may become real-time: tried in a child, so that nothing here changes."""
+    """Return whether a thread may become real-time; a child tries, so nothing changes here."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -36,7 +36,7 @@ _NEEDS_ROOT = frozenset({"full disk", "read-only disk"})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is tried: all of it follows from the campaign's seed and the case's number."""
+    """One case of a campaign; all of it follows from the seed and the number."""
 
     number: int
     scenario: Scenario

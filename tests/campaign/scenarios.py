@@ -59,7 +59,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended."""
+    """The end of a process, with what it printed."""
 
     code: int
     """Exit code; minus the signal's number if one ended it."""

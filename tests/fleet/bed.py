@@ -30,11 +30,11 @@ from tests.fleet.leftovers import CGROUP, bed_folder, pids_in, quietly, sweep
 SUITE = "trixie"
 PACKAGES = ("nginx", "openssh-server", "python3", "iproute2", "procps", "sudo", "ca-certificates")
 SYSTEMD = ("systemd", "systemd-sysv", "dbus")
-"""What a host has besides whose process 1 is systemd."""
+"""Further packages of a host with systemd as process 1."""
 CACHE = Path(os.environ.get("TUNER_BED", "/var/tmp/tuner-bed"))  # noqa: S108 - root's, mode 0700
 TOOLS = ("debootstrap", "ip", "unshare", "taskset", "ssh", "ssh-keygen", "mount", "chroot")
 BORN_S = 20.0
-"""How long a host may take until its sshd answers."""
+"""Time limit for a host until its sshd answers, s."""
 VOLATILE = (
     "dev",
     "proc",
@@ -83,7 +83,7 @@ exec /lib/systemd/systemd --system --show-status=no --unit=multi-user.target \\
     systemd.mask=console-getty.service systemd.mask=getty.target systemd.mask=apt-daily.timer \\
     systemd.mask=apt-daily-upgrade.timer
 """
-"""What systemd asks of who starts it in a container: systemd.io/CONTAINER_INTERFACE.
+"""Requirements of systemd in a container (systemd.io/CONTAINER_INTERFACE).
 
 With a root of its own, not chroot's: a unit's own mounts (``ProtectSystem=``) would else show its
 processes' paths as this machine has them.

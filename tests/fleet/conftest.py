@@ -12,7 +12,7 @@ from tests.fleet.bed import Bed, BedHost, bed, refusal, systemd_refusal
 from tests.fleet.services import Service, restored
 
 INITS = ("sysvinit", pytest.param("systemd", marks=[pytest.mark.fleet, pytest.mark.systemd]))
-"""What may be a target's process 1, and so what controls its service."""
+"""Kinds of a target's process 1, which controls its service."""
 
 
 @pytest.fixture(scope="session")

@@ -106,7 +106,7 @@ class Service:
     """Its main file."""
     port: int
     name: str
-    """Of its site."""
+    """Name of its site."""
     own: str
     """Words of its own files, which every configuration keeps."""
     serve: Callable[[BedHost], None]

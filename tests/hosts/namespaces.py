@@ -20,7 +20,7 @@ CHANGED = (
     "net.ipv4.tcp_congestion_control",
     "net.ipv4.ip_local_port_range",
 )
-"""What the tests change; all of it is of the namespace."""
+"""Settings that the tests change; each namespace has its own."""
 
 
 def _allowed() -> bool:

@@ -27,7 +27,7 @@ class Case:
     bad: Callable[[str, int], InstanceSpec]
     """Refused; the words hold ``bogus``."""
     answer: Callable[[InstanceSpec], str | None]
-    """What the instance answers where it proves itself."""
+    """Answer of the instance where it proves itself."""
     taken: Callable[[int], AbstractContextManager[None]]
     """Another server holds this port."""
 

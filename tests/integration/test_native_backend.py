@@ -38,7 +38,7 @@ Behind = Callable[[Workload, Path], AbstractContextManager[str]]
 
 @dataclass(frozen=True)
 class Spoken:
-    """How Nginx passes requests on in one protocol."""
+    """One protocol in which Nginx passes requests on."""
 
     location: str
     upstream: str = ""

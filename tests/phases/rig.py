@@ -83,7 +83,7 @@ class Rig:
     others: tuple[Configuration, ...] = ()
     exclusive: bool = False
     names: tuple[str, ...] = ()
-    """Of the baselines, as the user gave them."""
+    """Names of the baselines, as the user gave them."""
     progress: Notes = field(default_factory=Notes)
     spec: StudySpec = field(
         default_factory=lambda: StudySpec(

@@ -28,7 +28,7 @@ class MortalStorage(optuna.storages.InMemoryStorage):
     def __init__(self, dies_at: int = -1) -> None:
         super().__init__()
         self.writes: list[str] = []
-        """What each write so far was about: ``study``, ``trials`` or ``blocks``."""
+        """Subject of each write so far: ``study``, ``trials`` or ``blocks``."""
         self.dies_at = dies_at
         self._about: dict[int, str] = {}
 

@@ -36,7 +36,7 @@ def test_every_stage_keeps_to_the_schema(study: Studies, stage: Stage) -> None:
 
 
 def test_the_time_to_first_byte_is_there_or_absent(study: Studies) -> None:
-    """It is a figure of both arms; records of older versions have none, which is not 0."""
+    """Both arms have the figure; records of older versions lack it, which is not 0."""
     name = "time to first byte p99"
     found = study()
     (figure,) = [each for each in as_data(found, Path("x"))["figures"] if each["figure"] == name]

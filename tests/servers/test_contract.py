@@ -26,7 +26,7 @@ from tuner.workload.site import generate
 pytestmark = pytest.mark.integration
 
 BROKEN = {"nginx": "\nbogus;\n", "caddy": "\n:1 {\n\tbogus\n}\n", "nghttpx": "\nbogus=1\n"}
-"""What each server's reader refuses, with this word."""
+"""Text that each server's reader refuses, with this word."""
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tuner.space.space import SpaceFacts, bind_space
 SCHEMA: dict[str, Any] = json.loads((data_dir("spaces") / "space.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 OF_SERVERS = {"_never.yaml", "_alike.yaml"}
-"""What is said of a server, whichever space it is searched in."""
+"""Files about a server, for all of its spaces."""
 FILES = sorted(f for f in data_dir("spaces").glob("*/*.yaml") if f.name not in OF_SERVERS)
 FACTS = SpaceFacts(2, 32, 8 << 30, (1, 22, 1), ())
 HEAD = "space: nginx/mine\nserver: nginx\nparameters:\n"

@@ -88,7 +88,7 @@ NEVER: Mapping[str, tuple[World, float]] = MappingProxyType(
 """Candidates that should never be *better*, with their typical ratio."""
 GAINS = [(6, 0.9), (12, 0.93), (20, 0.95)]
 POWER_STUDIES = 1_000
-"""Of these most make a claim, which takes longer to judge."""
+"""Number of studies for power; most make a claim, which takes longer to judge."""
 
 
 def with_interval(count: int) -> str:

@@ -1,4 +1,4 @@
-//! What FastCGI, uwsgi and SCGI share: variables of a request, and answers in the form of CGI
+//! Common code of FastCGI, uwsgi and SCGI: variables of a request, and answers in the form of CGI
 //! (RFC 3875).
 
 use crate::fields::decimal;
@@ -24,7 +24,7 @@ pub struct Variables {
     pub number: Option<u64>,
     /// Bytes of the request's body.
     pub length: u64,
-    /// Whether the answer has no body, because the method is HEAD.
+    /// True if the answer has no body, because the method is HEAD.
     pub head: bool,
 }
 

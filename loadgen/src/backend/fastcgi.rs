@@ -42,7 +42,7 @@ enum Part {
     Padding(usize),
 }
 
-/// How far a request is.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Variables,
@@ -69,7 +69,7 @@ pub struct FastCgi {
     request: Option<Request>,
     /// Distinguishes the requests of the connection, which may all have one id.
     serial: u32,
-    /// Whether the connection ends once all is sent.
+    /// True if the connection ends once all is sent.
     pub ends: bool,
 }
 

@@ -24,12 +24,12 @@ const OK: &str = "0";
 const UNKNOWN: &str = "2";
 const UNIMPLEMENTED: &str = "12";
 
-/// How far a request is.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// It has not ended.
+    /// Not complete yet.
     Reading,
-    /// It waits for its answer.
+    /// Waiting for its answer.
     Asked,
     /// Bytes of its answer that are not written yet, of this many.
     Sending { left: usize, size: usize },
@@ -48,8 +48,9 @@ struct Stream {
 pub struct Grpc {
     /// Received bytes that are not a complete frame yet.
     input: Vec<u8>,
-    /// Whether the preface arrived, and whether the first settings did.
+    /// True if the preface arrived.
     begun: bool,
+    /// True if the first settings arrived.
     settled: bool,
     decoder: Decoder,
     /// The stream of an incomplete header block, whether the stream ends with it, and its bytes.
@@ -61,7 +62,7 @@ pub struct Grpc {
     window: i64,
     first_window: i64,
     uncredited: u32,
-    /// Whether the connection ends once all is sent.
+    /// True if the connection ends once all is sent.
     pub ends: bool,
 }
 

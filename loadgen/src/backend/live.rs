@@ -9,7 +9,7 @@ const MAX_REQUEST: usize = 8 * 1024;
 #[derive(Debug, Default)]
 pub struct Live {
     request: Vec<u8>,
-    /// Whether the connection ends once all is sent.
+    /// True if the connection ends once all is sent.
     pub ends: bool,
 }
 

@@ -27,7 +27,7 @@ pub struct Packet {
     /// The block's variables once it is complete, with the bytes of the body that are missing.
     request: Option<(Variables, u64)>,
     asked: bool,
-    /// Whether the connection ends once all is sent.
+    /// True if the connection ends once all is sent.
     pub ends: bool,
 }
 

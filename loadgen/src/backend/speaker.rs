@@ -1,4 +1,4 @@
-//! What every protocol gives the loop: complete requests, and the error that ends a connection.
+//! The events that each protocol gives the loop: complete requests, and the error that ends a connection.
 
 /// A request that is complete, body and all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

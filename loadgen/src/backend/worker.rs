@@ -16,7 +16,7 @@ use crate::sys::{self, Epoll, Wait};
 
 const EVENTS: usize = 128;
 const LISTENER: u64 = u64::MAX;
-/// How often a sleeping thread checks whether to stop.
+/// Interval at which a sleeping thread checks whether to stop.
 const NAP_NS: u64 = 50_000_000;
 const READ: usize = 64 * 1024;
 /// Nothing is read from a peer that leaves this many bytes of its answers unread.
@@ -29,7 +29,7 @@ struct Connection {
     peer: Peer,
     /// Bytes of the peer's output that were sent.
     sent: usize,
-    /// Whether reading waits until the peer has read its answers.
+    /// True if reading waits until the peer has read its answers.
     paused: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct Worker {
     order: u64,
     buffer: Vec<u8>,
     asked: Vec<Asked>,
-    /// Whether connections could not be accepted, for lack of descriptors or memory.
+    /// True if connections could not be accepted, for lack of descriptors or memory.
     starved: bool,
 }
 

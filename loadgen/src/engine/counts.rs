@@ -39,7 +39,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// What one thread, or all of them, counted of one instance.
+/// Counts of one instance, by one thread or by all of them.
 #[derive(Debug)]
 pub struct Book {
     /// Counts.

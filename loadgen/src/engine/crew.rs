@@ -55,7 +55,7 @@ pub struct Raw {
     pub end: u64,
     /// The instance that ended while the others were to be frozen, so none was.
     pub unfrozen: Option<usize>,
-    /// Whether a signal ended it.
+    /// True if a signal ended it.
     pub interrupted: bool,
     /// Start of the measured part, in nanoseconds since 1970.
     pub started_unix_ns: u64,
@@ -88,7 +88,7 @@ struct Part {
 /// Settings of a measurement other than the load.
 #[derive(Clone, Debug)]
 pub struct Settings<'a> {
-    /// How the threads wait for the next request.
+    /// Wait of the threads for the next request.
     pub spin: Spin,
     /// A longer gap between clock readings is a stall.
     pub gap_ns: u64,

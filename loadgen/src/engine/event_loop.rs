@@ -19,9 +19,9 @@ use crate::sys::{self, Wait};
 
 /// Events per poll: few, so that the instant of the poll is accurate for all of them.
 pub const EVENTS: usize = 64;
-/// How often a sleeping loop checks handshakes.
+/// Interval at which a sleeping loop checks handshakes.
 pub const REOPENING_NS: u64 = 10_000_000;
-/// How long a closed loop polls after the last answer before it sleeps. A closed loop cannot be
+/// Time that a closed loop polls after the last answer before it sleeps. A closed loop cannot be
 /// late, so it may sleep. But each answer that wakes it costs the server's core some 4 µs, a third
 /// of what Nginx needs for a small file. So where answers come faster than a wake-up costs, the
 /// loop polls this long.
@@ -35,7 +35,7 @@ const SHORTEST_NAP_NS: u64 = 15_000;
 const LONGEST_NAP_NS: u64 = 50_000;
 /// The mean time between answers up to which polling costs no more than sleeping and waking.
 const WORTH_NS: u64 = 10_000;
-/// How much sooner answers arrive when the server does not have to wake the client.
+/// Time by which answers arrive sooner if the server does not have to wake the client.
 const WAKING_NS: u64 = 4_000;
 /// Number of answers that the mean covers.
 const PACE_OVER: u64 = 64;
@@ -88,9 +88,9 @@ pub struct Engine<'a> {
     /// Connections with more to read than one turn reads.
     pub pending_reads: VecDeque<u32>,
     pub next_reopening: u64,
-    /// Whether every answer so far was small and arrived in one piece.
+    /// True if every answer so far was small and arrived in one piece.
     pub small_answers: bool,
-    /// Whether the last poll returned the maximum number of events.
+    /// True if the last poll returned the maximum number of events.
     pub more_events: bool,
     /// The longest time that an answer stays unread if the loop reads late.
     pub latest_ns: u64,

@@ -6,7 +6,7 @@ use crate::freeze::{Action, Freezer};
 use crate::processes::Frozen;
 use crate::sys;
 
-/// How often the loop shows the guardian that it lives.
+/// Interval at which the loop shows the guardian that it lives.
 const ALIVE_NS: u64 = 250_000_000;
 
 /// The instances that one loop still has requests of, for the loop that stops them.
@@ -32,7 +32,7 @@ impl Outstanding {
 pub struct Freezing<'a> {
     freezer: Freezer,
     frozen: &'a Frozen<'a>,
-    /// Whether instances may be stopped now.
+    /// True if instances may be stopped now.
     on: bool,
     /// The instance that could not be stopped.
     failed: Option<usize>,

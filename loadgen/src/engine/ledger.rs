@@ -28,9 +28,9 @@ const MANY: usize = 64;
 /// request.
 #[derive(Debug)]
 pub struct Agenda {
-    /// Whether answers, not a schedule, decide when requests are sent.
+    /// True if answers, not a schedule, decide when requests are sent.
     pub closed_loop: bool,
-    /// Whether instances are stopped when it is not their turn.
+    /// True if instances are stopped when it is not their turn.
     pub freezes: bool,
     /// The instances that each thread has requests of.
     pub outstanding: Vec<Outstanding>,
@@ -313,7 +313,7 @@ pub struct Ledger<'a> {
     pub agenda: &'a Agenda,
     /// A book for each instance.
     pub books: Vec<Book>,
-    /// Whether the measured part is running.
+    /// True if the measured part is running.
     pub measuring: bool,
     gauge: Option<&'a Gauge>,
 }

@@ -179,7 +179,7 @@ impl Default for Decoder {
     }
 }
 
-/// Whether the peer keeps a field in its table.
+/// True if the peer keeps a field in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// The field is inserted, with the lowest index of the dynamic table.

@@ -14,7 +14,7 @@ pub struct Entry {
     pub line: usize,
     /// The method, if given.
     pub method: Option<String>,
-    /// Whether the target is a URL with https.
+    /// True if the target is a URL with https.
     pub encrypted: bool,
     /// The authority, if the target is a URL.
     pub authority: Option<String>,

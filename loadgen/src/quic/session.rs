@@ -26,7 +26,7 @@ pub struct Handshake {
     pub cipher: Option<CipherSuite>,
     /// The group of the key exchange.
     pub group: Option<NamedGroup>,
-    /// Whether a session was resumed.
+    /// True if a session was resumed.
     pub resumed: bool,
     /// The error of a failed handshake.
     pub failure: Option<rustls::Error>,

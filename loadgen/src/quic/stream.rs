@@ -12,7 +12,7 @@ pub struct Stream {
     pub id: Option<StreamId>,
     /// The parser of the response.
     pub response: Response,
-    /// Whether the first byte of the response came.
+    /// True if the first byte of the response came.
     pub started: bool,
     /// The rest of the request that flow control has not accepted: head and body.
     pub rest: [Bytes; 2],

@@ -21,10 +21,10 @@ pub struct Report {
     pub cpus: Vec<usize>,
     /// The responder's CPUs.
     pub server_cpus: Vec<usize>,
-    /// Whether they share a CPU. If so, stalls cannot be distinguished from work, and no request is
+    /// True if they share a CPU. If so, stalls cannot be distinguished from work, and no request is
     /// left out.
     pub shared_core: bool,
-    /// Whether this program ran at a higher priority than other processes (niceness -20), as tuner
+    /// True if this program ran at a higher priority than other processes (niceness -20), as tuner
     /// runs it where permitted.
     pub preferred: bool,
     /// Duration of the self-test.

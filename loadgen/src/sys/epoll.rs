@@ -11,12 +11,12 @@ use super::call::{check, errno, timespec};
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
-    /// Whether epoll_pwait2 exists (since Linux 5.11); without it, sleeps are cut to whole
+    /// True if epoll_pwait2 exists (since Linux 5.11); without it, sleeps are cut to whole
     /// milliseconds.
     nanoseconds: bool,
 }
 
-/// How long [`Epoll::wait`] may sleep.
+/// Limit for the sleep of [`Epoll::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Not at all.

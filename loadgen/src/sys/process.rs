@@ -159,7 +159,7 @@ pub fn die_with_parent() {
 /// The result of waiting for a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readable {
-    /// It is readable, or at its end.
+    /// Readable, or at its end.
     Yes,
     /// The time is over.
     No,

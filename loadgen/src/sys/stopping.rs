@@ -14,7 +14,7 @@ use super::memory::Column;
 /// Time after which the guardian continues all processes, unless it is put off again: longer than
 /// any stall of a host that still measures something.
 const PUT_OFF_NS: u64 = 1_000_000_000;
-/// How often the guardian looks.
+/// Interval at which the guardian looks.
 const LOOK_NS: u64 = 500_000_000;
 /// Descriptors closed one by one where close_range does not exist (before Linux 5.9).
 const CLOSED: c_uint = 4096;

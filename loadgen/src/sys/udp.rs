@@ -82,7 +82,7 @@ pub struct Datagrams {
     /// The length of each message, and the size of its datagrams.
     messages: [(usize, usize); MESSAGES],
     count: usize,
-    /// Whether there may be more to receive.
+    /// True if there may be more to receive.
     pub more: bool,
 }
 

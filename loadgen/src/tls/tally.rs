@@ -15,7 +15,7 @@ pub struct Agreed {
     pub cipher: &'static str,
     /// The group of the key exchange; `None` if there was none.
     pub group: Option<&'static str>,
-    /// Whether an earlier session was resumed.
+    /// True if an earlier session was resumed.
     pub resumed: bool,
     /// Time from the established TCP connection to the end of the handshake, in nanoseconds.
     pub took_ns: u64,

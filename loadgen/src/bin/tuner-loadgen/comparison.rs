@@ -36,7 +36,7 @@ pub struct Comparison {
     round_s: f64,
     /// Length of a slice, in milliseconds.
     slice_ms: f64,
-    /// Whether the servers that were not at turn were stopped, in all rounds.
+    /// True if the servers that were not at turn were stopped, in all rounds.
     frozen: bool,
     /// Seed of the first round; the others follow it.
     seed: u64,

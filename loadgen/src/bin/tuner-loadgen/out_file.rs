@@ -13,7 +13,7 @@ pub struct OutFile {
     option: &'static str,
     path: PathBuf,
     file: File,
-    /// Whether it did not exist, and nothing is written yet.
+    /// True if it did not exist, and nothing is written yet.
     created: bool,
 }
 

@@ -109,7 +109,7 @@ struct Compared {
     round_s: f64,
     /// Number of outstanding requests above which a busy cycle begins.
     level: Option<usize>,
-    /// Whether the servers that are not at turn are stopped.
+    /// True if the servers that are not at turn are stopped.
     freeze: bool,
 }
 
