@@ -359,7 +359,7 @@ fn signals_end_it() {
     assert_eq!(program.code(), 130);
 }
 
-/// The ticker ends when its parent process dies, but not when merely the thread that started it ends.
+/// The program ends when its parent process dies, but not when merely the thread that started it ends.
 #[test]
 fn it_dies_with_its_parent() {
     let server = Responder::good();
