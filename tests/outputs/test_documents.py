@@ -20,8 +20,8 @@ from tuner.outputs.formats import DOCUMENT_FORMATS, DocumentChoice, DocumentForm
 from tuner.record.contenders import Contender, Contest
 from tuner.record.file import small
 from tuner.record.model import Record
-from tuner.report.columns import TableName
 from tuner.report.junit import render_junit
+from tuner.report.tidy_columns import TableName
 
 Golden = Callable[[str, str], None]
 

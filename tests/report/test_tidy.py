@@ -12,8 +12,8 @@ import pytest
 from tuner.judge.results import evaluate
 from tuner.paths import checkout
 from tuner.record.model import Record
-from tuner.report.columns import COLUMNS, TableName
 from tuner.report.tidy import TABLES, Cell, TidyTable, blocks, trials, windows
+from tuner.report.tidy_columns import COLUMNS, TableName
 from tuner.testing.sample_record import STAGES, Stage
 
 Records = Callable[..., Record]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.errors import DefinitionError
-from tuner.report.columns import Kind
 from tuner.report.tidy import Cell, TidyTable
+from tuner.report.tidy_columns import Kind
 
 _PANDAS: dict[Kind, str] = {
     "text": "string",

@@ -30,7 +30,7 @@ from tuner.measurement.window import Measurement
 from tuner.outputs.formats import DocumentFormat, document_choice
 from tuner.paths import STUDIES
 from tuner.phases.measure import Measured, measure_one
-from tuner.report.columns import TableName
+from tuner.report.tidy_columns import TableName
 
 _FIGURES = ("p50", "p90", "p99", "p99.9", "max")
 _FIRST_BYTE_FIGURES = ("p50", "p99")

@@ -13,7 +13,7 @@ from tuner.cli import complete
 from tuner.definition.study_keys import IN_PLACE
 from tuner.machine.facts import SERVER_NAMES
 from tuner.outputs.formats import DOCUMENT_FORMATS
-from tuner.report.columns import TableName
+from tuner.report.tidy_columns import TableName
 from tuner.store.storage import refuse_secret
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -19,8 +19,8 @@ from tuner.judge.results import evaluate
 from tuner.outputs.formats import DocumentFormat, document_choice
 from tuner.paths import STUDIES
 from tuner.record.model import Record
-from tuner.report.columns import TableName
 from tuner.report.data import as_data, schema
+from tuner.report.tidy_columns import TableName
 
 if TYPE_CHECKING:
     from tuner.report.pictures import Format

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tuner.errors import DefinitionError
-from tuner.report.columns import TableName
+from tuner.report.tidy_columns import TableName
 
 DocumentFormat = Literal[
     "csv", "hgrm", "hlog", "benchstat", "bencher", "openmetrics", "junit", "json"

@@ -1,7 +1,7 @@
 """A record as tidy tables: one row per observation, one column per variable.
 
 They hold what a spreadsheet or a data frame needs. A cell is None where the record has no value;
-no cell is NaN or infinite. `tuner.report.columns` defines the columns.
+no cell is NaN or infinite. `tuner.report.tidy_columns` defines the columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tuner.judge.scoring import BASELINE, block_losses, counted_windows, windows
 from tuner.measurement.latency import Latency
 from tuner.measurement.window import Measurement
 from tuner.record.model import Block, BlockInstance, Record
-from tuner.report.columns import COLUMNS, Column, TableName, parameter
+from tuner.report.tidy_columns import COLUMNS, Column, TableName, parameter
 
 Cell = str | int | float | bool | None
 
