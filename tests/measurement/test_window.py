@@ -197,6 +197,18 @@ def test_too_few_samples_are_nobodys_fault() -> None:
     )
 
 
+def test_an_overloaded_server_leaves_no_sample_and_is_the_reason() -> None:
+    """Each answer takes longer, so it is never idle; no stall is blamed, detected or not."""
+    queue = [1_000.0 * i for i in range(1, 101)]
+    late = changed(raw_window(queue), count=60, outcome=0, completed_ns=1_400 * MS)
+    found = judged(late, samples_needed=1_000)
+    assert found.bad
+    missed, few = found.invalid
+    assert missed.startswith("achieved less than offered: ")
+    assert few.startswith("an effective sample of ")
+    assert few.endswith(" were left out")
+
+
 def test_samples_are_counted_without_the_stalled_ones() -> None:
     """100 requests of which 97 are touched are too few, by busy cycles as by spans."""
     raw = raw_window(generator_spans=((0, 965 * MS),))

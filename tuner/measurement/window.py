@@ -394,9 +394,11 @@ def _judge(
     if failed > gates.error_share * raw.offered:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(raw.errors.items()))
         own.append(f"{failed} of {raw.offered} requests failed ({kinds})")
+    overloaded = False
     if raw.mode == "open":
         late = seen.late + raw.timeouts + raw.unsent + raw.in_flight
         if late > gates.rate_error * raw.offered:
+            overloaded = not starved
             words = (
                 f"achieved less than offered: {late} of {raw.offered} requests were not"
                 f" answered within the window at {raw.rate_per_s:.0f}/s"
@@ -418,8 +420,10 @@ def _judge(
                 " (--generator-cpus)"
             )
     if seen.effective < gates.samples_needed:
-        work = likely_work([raw])
-        others.append(
+        # A server that does not keep up leaves hardly a sample: it is never idle, so that all is
+        # one busy cycle. Requests that were late due to a stall do not count as late.
+        work = "" if overloaded else likely_work([raw])
+        (own if overloaded else others).append(
             f"an effective sample of {seen.effective:,.0f} requests,"
             f" {gates.samples_needed:,} are needed; {seen.excluded_share:.0%} of {raw.offered:,}"
             f" were left out" + (f"; {work}" if work else "")
