@@ -11,14 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.campaign.scenarios import SCENARIOS, STUDY, Ended, Scenario, no_fault, run
+from tests.campaign.scenarios import SCENARIOS, STUDY, Ended, Note, Scenario, no_fault, run
 from tuner.errors import TunerError
 from tuner.hosts import local
 from tuner.hosts.host_locks import LOCK
@@ -27,8 +27,8 @@ from tuner.store.store import Store, sqlite_url
 from tuner.testing.faults import FAULTS, Crossings, Fault, FaultTarget
 
 _DISK = "size=24m,mode=755"
-_LIMIT_S = 60.0
-"""Time limit for a command, several times what it takes without a fault."""
+_LIMIT_S = 180.0
+"""Time limit for a command, a hundred times what it takes without a fault."""
 _LEAST_REPORT_BYTES = 10_000
 _NEEDS_ROOT = frozenset({"full disk", "read-only disk"})
 """Faults of a file system, which only root mounts."""
@@ -61,19 +61,19 @@ class Outcome:
     """Invariants that do not hold, each in a sentence."""
 
 
-def cases(count: int, seed: int, lengths: dict[str, int]) -> Iterator[Case]:
+def cases(count: int, seed: int, known: dict[str, int]) -> Iterator[Case]:
     """Yield the cases of a campaign: every fault in turn, scenario and crossing drawn.
 
     Args:
         count: number of cases.
         seed: of everything drawn.
-        lengths: crossings of each scenario without a fault.
+        known: crossings of each scenario without a fault, from ``lengths``.
     """
     usable = [f for f in FAULTS.values() if os.geteuid() == 0 or f.name not in _NEEDS_ROOT]
     for number in range(count):
         draw = random.Random(f"{seed}/{number}")
         scenario = draw.choice(SCENARIOS)
-        at = draw.randrange(lengths[scenario.name])
+        at = draw.randrange(known[scenario.name])
         yield Case(number, scenario, usable[number % len(usable)], at, draw.random())
 
 
@@ -98,15 +98,21 @@ def play(case: Case) -> Outcome:
     with _place() as folder:
         study = folder / STUDY
 
-        def target(complain: Callable[[str], None]) -> FaultTarget:
+        def target(note: Note) -> FaultTarget:
             again = (sys.executable, "-m", "tuner", *case.scenario.resume)
-            return FaultTarget(folder, study, again, case.share, complain)
+            return FaultTarget(
+                folder, study, again, case.share, lambda words: note(complaint=words)
+            )
 
-        def strikes(complain: Callable[[str], None]) -> Crossings:
-            return Crossings(case.crossing, lambda: case.fault.strike(target(complain)))
+        def strikes(note: Note) -> Crossings:
+            def strike() -> None:
+                note(struck=True)
+                case.fault.strike(target(note))
+
+            return Crossings(case.crossing, strike)
 
         struck = run(case.scenario.begin, folder, strikes, patience_s=_LIMIT_S)
-        case.fault.heal(target(print))
+        case.fault.heal(target(_unheard))
         begun = _is_begun(study, case.scenario.record)
         line = case.scenario.resume if begun else case.scenario.begin
         resumed = run(line, folder, no_fault, now_s=struck.now_s, patience_s=_LIMIT_S)
@@ -122,6 +128,8 @@ def broken(case: Case, folder: Path, struck: Ended, resumed: Ended) -> Iterator[
         if ended.took_s > _LIMIT_S:
             yield f"{name}: took {ended.took_s:.0f} s"
         yield from ended.complaints
+    if not struck.struck:
+        yield "the fault did not strike"
     if struck.code not in {0, 1, 2, 3} | case.fault.code:
         yield f"exit code {struck.code}: {_last(struck.err)}"
     if struck.code > 0 and not struck.err.strip():
@@ -177,6 +185,10 @@ def _is_begun(study: Path, name: str) -> bool:
     except TunerError:
         return False
     return True
+
+
+def _unheard(**_: object) -> None:
+    """Take notes of a fault that is mended, which has none."""
 
 
 def _last(text: str) -> str:

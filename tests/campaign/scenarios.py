@@ -22,6 +22,8 @@ from tuner.store.store import Store
 from tuner.testing.faults import Crossings
 from tuner.testing.lab import SimulatedHost
 
+Note = Callable[..., None]
+"""Notes keys with values for the process that plays the case; it survives any end."""
 STUDY = Path("studies/mine")
 _SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--quiet")
 
@@ -70,6 +72,8 @@ class Ended:
     windows: tuple[tuple[int, str], ...]
     """Windows that the command reported as kept: block and identity."""
     complaints: tuple[str, ...]
+    struck: bool
+    """True if the fault struck."""
     now_s: float
     """Time on the simulated host at the last window."""
 
@@ -77,7 +81,7 @@ class Ended:
 def run(
     arguments: Sequence[str],
     folder: Path,
-    crossings: Callable[[Callable[[str], None]], Crossings],
+    crossings: Callable[[Note], Crossings],
     *,
     now_s: float = 0.0,
     patience_s: float = 120.0,
@@ -87,7 +91,7 @@ def run(
     Args:
         arguments: those of ``tuner``.
         folder: working folder.
-        crossings: makes the counter, given what to call with a complaint.
+        crossings: makes the counter, given what to note with.
         now_s: least time on the simulated host at its begin, unix time.
         patience_s: time limit; the process is killed after it.
     """
@@ -115,6 +119,7 @@ def run(
         crossings=max((line["crossings"] for line in lines if "crossings" in line), default=0),
         windows=tuple((block, identity) for block, identity, _ in kept),
         complaints=tuple(line["complaint"] for line in lines if "complaint" in line),
+        struck=any("struck" in line for line in lines),
         now_s=max((now for _, _, now in kept), default=now_s),
     )
 
@@ -123,7 +128,7 @@ def _command(
     arguments: Sequence[str],
     folder: Path,
     notes: Path,
-    crossings: Callable[[Callable[[str], None]], Crossings],
+    crossings: Callable[[Note], Crossings],
     now_s: float,
 ) -> int:
     """Be the command: its exit code."""
@@ -141,7 +146,7 @@ def _command(
     host = simulate(patch)
     host.now_s = max(host.now_s, now_s + 60.0)
     _note_windows(patch, host, note)
-    counter = crossings(lambda words: note(complaint=words))
+    counter = crossings(note)
     sqlalchemy.event.listen(sqlalchemy.Engine, "commit", lambda _: counter.cross())
     counter.watch()
     patch.setattr(sys, "argv", ["tuner", *arguments])
@@ -154,9 +159,7 @@ def _command(
     raise AssertionError
 
 
-def _note_windows(
-    patch: pytest.MonkeyPatch, host: SimulatedHost, note: Callable[..., None]
-) -> None:
+def _note_windows(patch: pytest.MonkeyPatch, host: SimulatedHost, note: Note) -> None:
     add_window = Store.add_window
 
     def noted(store: Store, block: int, window: Measurement) -> None:
@@ -166,7 +169,7 @@ def _note_windows(
     patch.setattr(Store, "add_window", noted)
 
 
-def no_fault(_: Callable[[str], None]) -> Crossings:
+def no_fault(_: Note) -> Crossings:
     """Return a counter that strikes nowhere."""
     return Crossings(-1, _never)
 

@@ -18,7 +18,7 @@ from tuner.testing.faults import FAULTS, Crossings
 
 __all__ = ["done"]
 SEED = 20
-ENDED = Ended(0, "", "", 1.0, 10, (), (), 0.0)
+ENDED = Ended(0, "", "", 1.0, 10, (), (), struck=True, now_s=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,8 @@ def test_what_is_broken_is_found(tmp_path: Path) -> None:
     assert "without a message" in found(replace(ENDED, code=3))
     assert "exit code -9" not in found(replace(ENDED, code=-9))
     assert "cannot be resumed" in found(ENDED, replace(ENDED, code=3, err="tuner: no"))
-    assert "took 99 s" in found(replace(ENDED, took_s=99.0))
+    assert "took 999 s" in found(replace(ENDED, took_s=999.0))
+    assert "did not strike" in found(replace(ENDED, struck=False))
     assert "the record cannot be read" in found(ENDED)
     assert "a second command" in found(replace(ENDED, complaints=("a second command ended",)))
 
