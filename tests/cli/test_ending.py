@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -89,6 +90,23 @@ def test_too_little_memory_is_the_hosts(tuner: Tuner, monkeypatch: pytest.Monkey
     said = " ".join(done.err.split())
     assert said.startswith("tuner: out of memory; end other programs")
     assert said.endswith("resume with --resume")
+
+
+def test_too_few_open_files_are_the_hosts(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if a library turns the error into one of its own: Alembic asserts that a file exists."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def exhausted(*_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        raise AssertionError
+
+    monkeypatch.setattr(nginx, "detect", exhausted)
+    try:
+        done = tuner("optimize")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert done.code == 3
+    assert done.err.startswith("tuner: too many open files; raise the limit (ulimit -n)")
 
 
 def test_where_no_file_can_be_written_the_line_says_where_it_happened(

@@ -340,6 +340,20 @@ class TestStore:
         with pytest.raises(StoreError, match="already in"):
             Store.create(url, replace(header, name=NAME))
 
+    def test_a_record_that_is_not_signed_yet_has_not_begun(
+        self, tmp_path: Path, header: Header
+    ) -> None:
+        """An end in between would leave a record that nobody here seems to have made."""
+        url = sqlite_url(tmp_path)
+
+        def interrupted(_: Store) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            Store.create(url, header, sign=interrupted)
+        with pytest.raises(StoreError, match="nothing to resume"):
+            Store.open(url, header.name)
+
     def test_names_are_of_studies_not_of_their_blocks(
         self, store: Store, storage: Storage, header: Header
     ) -> None:

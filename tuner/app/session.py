@@ -118,7 +118,7 @@ def create_store(
     kept = definition.as_dict()
     if definition.storage is not None:
         kept["storage"] = without_secret(definition.storage)
-    store = Store.create(
+    return Store.create(
         definition.storage or sqlite_url(folder),
         Header(
             name=definition.name,
@@ -139,9 +139,8 @@ def create_store(
         ),
         say=say,
         first=first,
+        sign=signing.begin,
     )
-    signing.begin(store)
-    return store
 
 
 def open_store(name: str, storage: str | None, *, writing: bool = True) -> Store:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from tuner.cli.streams import Streams, prepare
 from tuner.errors import EXIT_BUG, EXIT_OK, HostError, Interrupted, TunerError
 
 _EXIT_USAGE = 2
+_FEW_FILES = 16
+"""Files that a command closes on its way to the last handler, at most."""
 COMPLETION = "_TUNER_COMPLETE"
 """Environment variable with which shells ask for completion (click's protocol)."""
 
@@ -64,7 +67,7 @@ def _called(streams: Streams) -> int:
         words = "out of memory; end other programs, or raise the limit (ulimit -v)"
         code = _say(HostError(words + resume_command(sys.argv[1:])))
     except Exception as error:  # noqa: BLE001 - the last handler
-        code = _stopped(_STOPPED_IMPORTS[-1]) if _STOPPED_IMPORTS else _unforeseen(error)
+        code = _last_resort(error)
     return code if isinstance(code, int) else EXIT_OK
 
 
@@ -92,6 +95,27 @@ def _has_current_folder() -> bool:
     except OSError:
         return False
     return True
+
+
+def _last_resort(error: Exception) -> int:
+    """Report an exception that no code expects, and return the exit code."""
+    if _STOPPED_IMPORTS:
+        return _stopped(_STOPPED_IMPORTS[-1])
+    if _is_out_of_files():
+        # A library may turn the error into one of its own, as Alembic does into an assertion.
+        words = "too many open files; raise the limit (ulimit -n)"
+        return _say(HostError(words + resume_command(sys.argv[1:])))
+    return _unforeseen(error)
+
+
+def _is_out_of_files() -> bool:
+    """Return whether the limit of open files is reached, or was before some were closed."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        count = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib may need an import
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return limit - count < _FEW_FILES
 
 
 def _unforeseen(error: Exception) -> int:

@@ -14,6 +14,7 @@ from tuner.judge.scoring import figures_of, trial_excess, trial_losses
 from tuner.measurement.window import Measurement
 from tuner.record.contenders import Contest
 from tuner.record.model import (
+    SCHEMA_VERSION,
     AblationProtocol,
     Applied,
     Block,
@@ -109,7 +110,7 @@ def read_record(
     effects = [found.effects for found in pooled_all(search, goals, calibration)]
     excess = {limit.text: trial_excess(search, limit) for limit in goals.limits}
     return Record(
-        schema_version=attrs["schema_version"],
+        schema_version=SCHEMA_VERSION,
         name=header.name,
         definition=header.definition,
         tuner_version=header.tuner_version,

@@ -63,6 +63,10 @@ def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder / 'record.db'}"
 
 
+def _unsigned(_: Store) -> None:
+    """Sign nothing."""
+
+
 class Store:
     """A study's record, open for reading and writing.
 
@@ -155,6 +159,8 @@ class Store:
         clock: Callable[[], float] = time.time,
         say: Say = no_message,
         first: StudyHost | None = None,
+        *,
+        sign: Callable[[Store], None] = _unsigned,
     ) -> Store:
         """Create a record.
 
@@ -164,6 +170,7 @@ class Store:
             clock: as for ``Store``.
             say: called with messages about retries.
             first: the first of several hosts; None for a single host.
+            sign: signs the beginning. A record that ends before it is as if it had not begun.
 
         Raises:
             StoreError: the name is taken in this storage, or the storage cannot be opened.
@@ -197,6 +204,7 @@ class Store:
         made = cls(storage, search, blocks, clock)
         if first:
             made.join(first)
+        sign(made)
         # Last, because it marks a complete start of the record.
         search.set_user_attr("schema_version", SCHEMA_VERSION)
         return made
