@@ -30,7 +30,7 @@ _DISK = "size=24m,mode=755"
 _LIMIT_S = 180.0
 """Time limit for a command, a hundred times what it takes without a fault."""
 _LEAST_REPORT_BYTES = 10_000
-_NEEDS_ROOT = frozenset({"full disk", "read-only disk"})
+NEEDS_ROOT = frozenset({"full disk", "read-only disk"})
 """Faults of a file system, which only root mounts."""
 
 
@@ -69,7 +69,7 @@ def cases(count: int, seed: int, known: dict[str, int]) -> Iterator[Case]:
         seed: of everything drawn.
         known: crossings of each scenario without a fault, from ``lengths``.
     """
-    usable = [f for f in FAULTS.values() if os.geteuid() == 0 or f.name not in _NEEDS_ROOT]
+    usable = [f for f in FAULTS.values() if os.geteuid() == 0 or f.name not in NEEDS_ROOT]
     for number in range(count):
         draw = random.Random(f"{seed}/{number}")
         scenario = draw.choice(SCENARIOS)

@@ -140,9 +140,12 @@ def _command(
     os.chdir(folder)
     os.environ.update(XDG_STATE_HOME=str(folder / "state"), TMPDIR=str(folder / "tmp"))
     os.environ["TUNER_LOCKS"] = str(folder / "locks")
+    patch = pytest.MonkeyPatch()
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(folder.parent / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    patch = pytest.MonkeyPatch()
+        # In pytest's process, Python's own streams lead elsewhere.
+        stream = open(number, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+        patch.setattr(sys, f"std{name}", stream)
     host = simulate(patch)
     host.now_s = max(host.now_s, now_s + 60.0)
     _note_windows(patch, host, note)
