@@ -122,12 +122,14 @@ def rss_bytes(pid):
         return None
 
 
-def is_ours(pid):
-    """Return whether a process is there and belongs to this account."""
-    try:
-        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
-    except OSError:
-        return False
+def agents_of(tuner):
+    """Return the ids of this account's agents that serve a tuner."""
+    found = []
+    for pid in runs_of(sys.executable, tuner):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == os.geteuid():
+                found.append(pid)
+    return found
 
 
 def drain(kept):
@@ -269,13 +271,13 @@ class Agent:
         An agent is known by its command line, which other accounts cannot change, unlike a lock's
         text.
         """
-        orphans = [pid for pid in runs_of(sys.executable, tuner) if is_ours(pid)]
         for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in orphans:
+            # Looked up again each time: the id of a process that ended may have a new owner.
+            for pid in agents_of(tuner):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
             until = time.monotonic() + ORPHAN_S
-            while any(map(is_ours, orphans)) and time.monotonic() < until:
+            while agents_of(tuner) and time.monotonic() < until:
                 time.sleep(0.02)
         return {}
 

@@ -165,15 +165,15 @@ def _reopen(wanted: WantedComparison, caller: Caller) -> tuple[Preflight, Config
     definition, store, found = reopen(name, storage, caller, path="--resume")
     other = read_configuration(wanted.arms[1], found.space, definition.published)
     record = store.record()
-    if other.digest not in record.configurations and not record.blocks:
+    if other.digest not in record.configurations:
+        if record.blocks:
+            raise DefinitionError(
+                f"{wanted.arms[1]} has changed since {name!r} began, so old and new blocks cannot"
+                " be compared; begin a new study",
+                path="--resume",
+            )
         # It ended between the two writes of ``_create``.
         store.add_configuration(describe(found, other))
-    elif other.digest not in record.configurations:
-        raise DefinitionError(
-            f"{wanted.arms[1]} has changed since {name!r} began, so old and new blocks cannot be"
-            " compared; begin a new study",
-            path="--resume",
-        )
     return found, other, store
 
 
