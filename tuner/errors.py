@@ -108,6 +108,10 @@ class StoreError(TunerError):
     exit_code = 3
 
 
+class UnbegunError(StoreError):
+    """A study record with an incomplete start: its command was interrupted there."""
+
+
 class ClaimedError(StoreError):
     """A piece of work that another worker began first; the caller chooses another one."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import click
 
-from tests.campaign.machine import Outcome, cases, lengths, play, rows
+from tests.campaign.machine import Campaign, Outcome, cases, rows
 
 
 def main() -> int:
@@ -18,13 +20,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of everything that is drawn")
     parser.add_argument("--only", type=int, metavar="CASE", help="one case, with its output")
     given = parser.parse_args()
-    known = lengths()
+    with tempfile.TemporaryDirectory(prefix="tuner-campaign-") as kept:
+        outcomes = _play(Campaign(Path(kept)), given)
+    click.echo(f"\n{'row':22} {'fault':18} {'cases':>6} {'broken':>7}")
+    for row, name, count, broken in rows(outcomes):
+        click.echo(f"{row:22} {name:18} {count:6} {broken:7}")
+    return int(any(outcome.broken for outcome in outcomes))
+
+
+def _play(campaign: Campaign, given: argparse.Namespace) -> list[Outcome]:
+    known = campaign.lengths()
     outcomes: list[Outcome] = []
     began = time.monotonic()
     for case in cases(given.faults, given.seed, known):
         if given.only not in (None, case.number):
             continue
-        outcome = play(case)
+        outcome = campaign.play(case)
         outcomes.append(outcome)
         for words in outcome.broken:
             click.echo(f"{case.words}: {words}")
@@ -37,10 +48,7 @@ def main() -> int:
             each_s = (time.monotonic() - began) / len(outcomes)
             left_s = each_s * (given.faults - len(outcomes))
             click.echo(f"{len(outcomes)} of {given.faults}; about {left_s:.0f} s left", err=True)
-    click.echo(f"\n{'row':22} {'fault':18} {'cases':>6} {'broken':>7}")
-    for row, name, count, broken in rows(outcomes):
-        click.echo(f"{row:22} {name:18} {count:6} {broken:7}")
-    return int(any(outcome.broken for outcome in outcomes))
+    return outcomes
 
 
 if __name__ == "__main__":

@@ -13,22 +13,30 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from tests.campaign.scenarios import SCENARIOS, STUDY, Ended, Note, Scenario, no_fault, run
+from tests.campaign.scenarios import (
+    PATIENCE_S,
+    SCENARIOS,
+    Ended,
+    Note,
+    Scenario,
+    identity,
+    no_fault,
+    run,
+)
 from tuner.errors import TunerError
 from tuner.hosts import local
 from tuner.hosts.host_locks import LOCK
 from tuner.judge.results import evaluate
-from tuner.store.store import Store, sqlite_url
+from tuner.record.model import Record
+from tuner.store.store import open_all, sqlite_url
 from tuner.testing.faults import FAULTS, Crossings, Fault, FaultTarget
 
 _DISK = "size=24m,mode=755"
-_LIMIT_S = 180.0
-"""Time limit for a command, a hundred times what it takes without a fault."""
 _LEAST_REPORT_BYTES = 10_000
 NEEDS_ROOT = frozenset({"full disk", "read-only disk"})
 """Faults of a file system, which only root mounts."""
@@ -72,52 +80,86 @@ def cases(count: int, seed: int, known: dict[str, int]) -> Iterator[Case]:
     usable = [f for f in FAULTS.values() if os.geteuid() == 0 or f.name not in NEEDS_ROOT]
     for number in range(count):
         draw = random.Random(f"{seed}/{number}")
-        scenario = draw.choice(SCENARIOS)
+        fault = usable[number % len(usable)]
+        # Nothing can add to a study that was removed.
+        fitting = [s for s in SCENARIOS if not (s.extends and fault.name == "removed folder")]
+        scenario = draw.choice(fitting)
         at = draw.randrange(known[scenario.name])
-        yield Case(number, scenario, usable[number % len(usable)], at, draw.random())
+        yield Case(number, scenario, fault, at, draw.random())
 
 
-def lengths() -> dict[str, int]:
-    """Return the number of crossings of each scenario without a fault.
+class Campaign:
+    """Plays cases, each in a folder of its own.
 
-    Raises:
-        RuntimeError: one fails even so.
+    Args:
+        kept: folder for what commands need that come after another one.
     """
-    found = {}
-    for scenario in SCENARIOS:
+
+    def __init__(self, kept: Path) -> None:
+        self._kept = kept
+
+    def lengths(self) -> dict[str, int]:
+        """Return the number of crossings of each scenario without a fault.
+
+        Raises:
+            RuntimeError: one fails even so.
+        """
+        return {scenario.name: self._whole(scenario).crossings for scenario in SCENARIOS}
+
+    def play(self, case: Case) -> Outcome:
+        """Run a case to its end."""
+        with self._place(case.scenario) as (folder, now_s):
+            study = folder / case.scenario.study
+            target = FaultTarget(folder, study, _again(case.scenario), case.share)
+
+            def strikes(note: Note) -> Crossings:
+                def strike() -> None:
+                    note(struck=True)
+                    complain = replace(target, complain=lambda words: note(complaint=words))
+                    case.fault.strike(complain)
+
+                return Crossings(case.crossing, strike)
+
+            struck = run(case.scenario.begin, folder, strikes, now_s=now_s)
+            case.fault.heal(target)
+            line = case.scenario.resume if _is_begun(study) else case.scenario.begin
+            resumed = run(line, folder, no_fault, now_s=struck.now_s)
+            wrong = tuple(broken(case, folder, struck, resumed))
+        return Outcome(case, struck, resumed, wrong)
+
+    def _whole(self, scenario: Scenario) -> Ended:
+        """Run a scenario without a fault and keep its folder."""
+        with self._place(scenario) as (folder, now_s):
+            ended = run(scenario.begin, folder, no_fault, now_s=now_s)
+            if ended.code:
+                raise RuntimeError(f"{scenario.name} fails without a fault: {ended.err}")
+            kept = self._kept / scenario.name
+            if not kept.exists():
+                shutil.copytree(folder, kept)
+                (self._kept / f"{scenario.name}.now").write_text(str(ended.now_s))
+        return ended
+
+    @contextmanager
+    def _place(self, scenario: Scenario) -> Iterator[tuple[Path, float]]:
+        """Make a working folder for a scenario, with what it needs from an earlier one.
+
+        Yields:
+            The folder, and the least time on the simulated host, unix time.
+        """
         with _place() as folder:
-            ended = run(scenario.begin, folder, no_fault)
-        if ended.code:
-            raise RuntimeError(f"{scenario.name} fails without a fault: {ended.err}")
-        found[scenario.name] = ended.crossings
-    return found
+            if scenario.after is None:
+                yield folder, 0.0
+                return
+            before = self._kept / scenario.after.name
+            if not before.exists():
+                self._whole(scenario.after)
+            shutil.copytree(before, folder, dirs_exist_ok=True)
+            yield folder, float((self._kept / f"{scenario.after.name}.now").read_text())
 
 
-def play(case: Case) -> Outcome:
-    """Run a case to its end."""
-    with _place() as folder:
-        study = folder / STUDY
-
-        def target(note: Note) -> FaultTarget:
-            again = (sys.executable, "-m", "tuner", *case.scenario.resume)
-            return FaultTarget(
-                folder, study, again, case.share, lambda words: note(complaint=words)
-            )
-
-        def strikes(note: Note) -> Crossings:
-            def strike() -> None:
-                note(struck=True)
-                case.fault.strike(target(note))
-
-            return Crossings(case.crossing, strike)
-
-        struck = run(case.scenario.begin, folder, strikes, patience_s=_LIMIT_S)
-        case.fault.heal(target(_unheard))
-        begun = _is_begun(study, case.scenario.record)
-        line = case.scenario.resume if begun else case.scenario.begin
-        resumed = run(line, folder, no_fault, now_s=struck.now_s, patience_s=_LIMIT_S)
-        wrong = tuple(broken(case, folder, struck, resumed))
-    return Outcome(case, struck, resumed, wrong)
+def _again(scenario: Scenario) -> Sequence[str]:
+    """Return the command line that resumes a scenario."""
+    return (sys.executable, "-m", "tuner", *scenario.resume)
 
 
 def broken(case: Case, folder: Path, struck: Ended, resumed: Ended) -> Iterator[str]:
@@ -125,7 +167,7 @@ def broken(case: Case, folder: Path, struck: Ended, resumed: Ended) -> Iterator[
     for name, ended in (("struck", struck), ("resumed", resumed)):
         if "Traceback" in ended.err:
             yield f"{name}: a traceback: {_last(ended.err)}"
-        if ended.took_s > _LIMIT_S:
+        if ended.took_s > PATIENCE_S:
             yield f"{name}: took {ended.took_s:.0f} s"
         yield from ended.complaints
     if not struck.struck:
@@ -142,15 +184,18 @@ def broken(case: Case, folder: Path, struck: Ended, resumed: Ended) -> Iterator[
 
 
 def _record_is_whole(case: Case, folder: Path, struck: Ended, resumed: Ended) -> Iterator[str]:
-    study = folder / STUDY
+    study = folder / case.scenario.study
     try:
-        record = Store.open(sqlite_url(study), case.scenario.record, writing=False).record()
-        result = evaluate(record)
+        records = _records(study)
+        results = [evaluate(record) for record in records]
     except TunerError as error:
         yield f"the record cannot be read: {error}"
         return
     there = [
-        (block.number, window.window_id) for block in record.blocks for window in block.windows
+        identity(record.name, block.number, window)
+        for record in records
+        for block in record.blocks
+        for window in block.windows
     ]
     if len(set(there)) < len(there):
         yield "a window is in the record twice"
@@ -159,9 +204,9 @@ def _record_is_whole(case: Case, folder: Path, struck: Ended, resumed: Ended) ->
         lost -= {*struck.windows}
     if lost:
         yield f"{len(lost)} of {len(struck.windows)} reported windows are lost"
-    if record.ended_unix_s is None:
+    if any(record.ended_unix_s is None for record in records):
         yield "the study has no end"
-    if result.contest is None and result.verdict is None:
+    if all(result.contest is None and result.verdict is None for result in results):
         yield "the study has no verdict"
     report = study / "report.html"
     if not report.is_file() or report.stat().st_size < _LEAST_REPORT_BYTES:
@@ -178,17 +223,21 @@ def _left(folder: Path) -> Iterator[str]:
         yield f"left: {path.relative_to(folder)}"
 
 
-def _is_begun(study: Path, name: str) -> bool:
+def _records(study: Path) -> list[Record]:
+    """Return the records of a study's folder.
+
+    Raises:
+        StoreError: there is none, or one cannot be read.
+    """
+    return [store.record() for store in open_all(sqlite_url(study), writing=False)]
+
+
+def _is_begun(study: Path) -> bool:
     """Return whether there is a study to resume."""
     try:
-        Store.open(sqlite_url(study), name, writing=False).record()
+        return bool(_records(study))
     except TunerError:
         return False
-    return True
-
-
-def _unheard(**_: object) -> None:
-    """Take notes of a fault that is mended, which has none."""
 
 
 def _last(text: str) -> str:

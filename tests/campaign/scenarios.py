@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy
@@ -24,8 +23,10 @@ from tuner.testing.lab import SimulatedHost
 
 Note = Callable[..., None]
 """Notes keys with values for the process that plays the case; it survives any end."""
-STUDY = Path("studies/mine")
+PATIENCE_S = 180.0
+"""Time limit for a command, a hundred times what it takes without a fault."""
 _SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--quiet")
+_RUN = ("run", "https-proxy-500")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,24 @@ class Scenario:
     name: str
     begin: Sequence[str]
     resume: Sequence[str]
-    record: str = "mine"
-    """Name of the record that the command writes into the study's folder."""
+    after: Scenario | None = None
+    """A command that must have ended in the folder before."""
+    study: Path = Path("studies/mine")
+    """Folder of the study that the command measures."""
+
+    @property
+    def extends(self) -> bool:
+        """True if the command adds to a study that another one began."""
+        return self.after is not None and self.after.study == self.study
 
 
+_OPTIMIZE = Scenario(
+    "optimize",
+    ("optimize", *_SHORT, "--trials", "1", "--name", "mine"),
+    ("optimize", "--resume", "--name", "mine", "--quiet"),
+)
 SCENARIOS = (
-    Scenario(
-        "optimize",
-        ("optimize", *_SHORT, "--trials", "1", "--name", "mine"),
-        ("optimize", "--resume", "--name", "mine", "--quiet"),
-    ),
+    _OPTIMIZE,
     Scenario(
         "compare",
         ("compare", "stock", "hand", *_SHORT, "--name", "mine"),
@@ -54,7 +63,24 @@ SCENARIOS = (
         "ladder",
         ("ladder", "nginx:stock", "nginx:hand", *_SHORT, "--name", "mine"),
         ("ladder", "nginx:stock", "nginx:hand", "--resume", "--name", "mine", "--quiet"),
-        record="mine.contest",
+    ),
+    Scenario(
+        "run",
+        (*_RUN, "--server", "nginx", "--case", "20B", "--time", "30s", "--quiet", "--name", "mine"),
+        (*_RUN, "--resume", "--name", "mine", "--quiet"),
+    ),
+    Scenario(
+        "replicate",
+        ("replicate", "mine", "--name", "again", "--time", "10s", "--quiet"),
+        ("replicate", "mine", "--resume", "--name", "again", "--quiet"),
+        after=_OPTIMIZE,
+        study=Path("studies/again"),
+    ),
+    Scenario(
+        "ablate",
+        ("ablate", "mine", "--time", "10s", "--quiet"),
+        ("ablate", "mine", "--time", "10s", "--quiet"),
+        after=_OPTIMIZE,
     ),
 )
 
@@ -69,8 +95,8 @@ class Ended:
     err: str
     took_s: float
     crossings: int
-    windows: tuple[tuple[int, str], ...]
-    """Windows that the command reported as kept: block and identity."""
+    windows: tuple[str, ...]
+    """Identities of the windows that the command reported as kept."""
     complaints: tuple[str, ...]
     struck: bool
     """True if the fault struck."""
@@ -84,7 +110,6 @@ def run(
     crossings: Callable[[Note], Crossings],
     *,
     now_s: float = 0.0,
-    patience_s: float = 120.0,
 ) -> Ended:
     """Run a command in a fork of this process, in a folder.
 
@@ -93,7 +118,6 @@ def run(
         folder: working folder.
         crossings: makes the counter, given what to note with.
         now_s: least time on the simulated host at its begin, unix time.
-        patience_s: time limit; the process is killed after it.
     """
     notes = folder.parent / "notes.jsonl"
     notes.write_text("")
@@ -106,7 +130,7 @@ def run(
         finally:
             os._exit(code)
     while not (status := os.waitpid(pid, os.WNOHANG))[0]:
-        if time.monotonic() - began > patience_s:
+        if time.monotonic() - began > PATIENCE_S:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
@@ -117,10 +141,10 @@ def run(
         err=(folder.parent / "err").read_text(errors="replace"),
         took_s=time.monotonic() - began,
         crossings=max((line["crossings"] for line in lines if "crossings" in line), default=0),
-        windows=tuple((block, identity) for block, identity, _ in kept),
+        windows=tuple(identity for identity, _ in kept),
         complaints=tuple(line["complaint"] for line in lines if "complaint" in line),
         struck=any("struck" in line for line in lines),
-        now_s=max((now for _, _, now in kept), default=now_s),
+        now_s=max((now for _, now in kept), default=now_s),
     )
 
 
@@ -162,20 +186,21 @@ def _command(
     raise AssertionError
 
 
+def identity(record: str, block: int, window: Measurement) -> str:
+    """Return what no other window of a study's folder has."""
+    return f"{record}, block {block}, {window.window_id}"
+
+
 def _note_windows(patch: pytest.MonkeyPatch, host: SimulatedHost, note: Note) -> None:
     add_window = Store.add_window
 
     def noted(store: Store, block: int, window: Measurement) -> None:
         add_window(store, block, window)
-        note(window=[block, window.window_id, host.now_s])
+        note(window=[identity(store._search.study_name, block, window), host.now_s])
 
     patch.setattr(Store, "add_window", noted)
 
 
 def no_fault(_: Note) -> Crossings:
     """Return a counter that strikes nowhere."""
-    return Crossings(-1, _never)
-
-
-def _never() -> Any:
-    raise AssertionError
+    return Crossings(-1, lambda: None)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tuner
+from tuner.app import signing
 from tuner.judge.results import evaluate
 from tuner.stats.margin import Margin
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.store import Store, open_all, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
 pytestmark = pytest.mark.usefixtures("host")
@@ -111,12 +112,12 @@ def windows_in(name: str) -> dict[str, set[str]]:
     """Return every window that the record of a run holds, by the study that holds it."""
     url = sqlite_url(Path("studies") / name)
     return {
-        study: {
+        record.name: {
             f"{block.number}/{window.window_id}"
-            for block in Store.open(url, study).record().blocks
+            for block in record.blocks
             for window in block.windows
         }
-        for study in list_names(url)
+        for record in (store.record() for store in open_all(url))
     }
 
 
@@ -153,6 +154,28 @@ def test_an_interrupted_run_goes_on_from_its_record(
     again = tuner("run", "https-proxy-500", "--resume", "--name", "mine")
     assert again.code == 0
     assert windows_in("mine") == after
+
+
+def test_a_run_that_ended_while_its_contest_began_resumes(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tuned studies are whole, and the contest's record begins again."""
+    begin = signing.begin
+
+    def interrupted(store: Store) -> None:
+        if store.record().name == "mine.20B":
+            raise KeyboardInterrupt
+        begin(store)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signing, "begin", interrupted)
+        assert tuner(*RUN, "--name", "mine", "--quiet").code == 130
+    tuned = windows_in("mine")
+    done = tuner("run", "https-proxy-500", "--resume", "--quiet")
+    assert done.code == 0, done.err
+    after = windows_in("mine")
+    assert {name: after[name] for name in tuned} == tuned
+    assert "mine.20B" in after
 
 
 def test_how_to_resume_is_printed_even_where_no_report_can_be_written(

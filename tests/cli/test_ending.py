@@ -139,6 +139,29 @@ def test_ctrl_c_during_an_import_is_an_interruption() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_a_finalizer_still_ends_the_command(number: signal.Signals) -> None:
+    """Python drops the exception of a finalizer, and would print a traceback."""
+    program = (
+        "import os, sys, time\n"
+        "from tuner.cli import ending\n"
+        "class Collected:\n"
+        "    def __del__(self):\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "def main(**_):\n"
+        "    Collected()\n"
+        "    time.sleep(20)\n"
+        "ending.cli.main = main\n"
+        "sys.argv = ['tuner', 'studies']\n"
+        "sys.exit(ending.run())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, check=False
+    )
+    words = "interrupted" if number == signal.SIGINT else "terminated"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"tuner: {words}\n")
+
+
 def test_numpy_starts_no_threads_on_the_cores_that_are_measured() -> None:
     """A command computes in one thread."""
     program = (

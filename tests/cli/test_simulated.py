@@ -371,10 +371,10 @@ def test_an_interrupted_comparison_goes_on(tuner: Tuner, host: SimulatedHost) ->
 
 
 @pytest.mark.usefixtures("host")
-def test_a_comparison_that_ended_before_its_first_block_goes_on(
+def test_a_comparison_that_ended_before_its_start_was_complete_begins_again(
     tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record is there, but not B's configuration; nothing was measured with another."""
+    """Its record is there, but not B's configuration; the name stays free."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -383,7 +383,9 @@ def test_a_comparison_that_ended_before_its_first_block_goes_on(
         patch.setattr(comparing, "describe", interrupted)
         cut = tuner("compare", "stock", "hand", "--time", "10s", "--rate", "600", "--name", "mine")
     assert cut.code == 130
-    done = tuner("compare", "stock", "hand", "--resume", "--name", "mine", "--quiet")
+    pair = ("compare", "stock", "hand", "--name", "mine", "--quiet")
+    assert "nothing in studies/mine can be resumed" in tuner(*pair, "--resume").err
+    done = tuner(*pair, "--time", "10s", "--rate", "600")
     assert done.code == 0, done.err
     assert done.out.startswith("Better: ")
 

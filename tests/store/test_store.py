@@ -350,7 +350,7 @@ class TestStore:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            Store.create(url, header, sign=interrupted)
+            Store.create(url, header, begin=interrupted)
         with pytest.raises(StoreError, match="nothing to resume"):
             Store.open(url, header.name)
 

@@ -109,9 +109,12 @@ def _create(wanted: WantedComparison, caller: Caller) -> tuple[Preflight, Config
     found = preflight(definition, turn=turn)
     other = _other(wanted.arms[1], found)
     store = create_store(
-        found, STUDIES / definition.name, asked=_asked(wanted.arms), command=caller.command
+        found,
+        STUDIES / definition.name,
+        asked=_asked(wanted.arms),
+        command=caller.command,
+        begin=lambda store: store.add_configuration(describe(found, other)),
     )
-    store.add_configuration(describe(found, other))
     return found, other, store
 
 
@@ -164,16 +167,12 @@ def _reopen(wanted: WantedComparison, caller: Caller) -> tuple[Preflight, Config
         name, _ = find_run(name, _asked(wanted.arms))
     definition, store, found = reopen(name, storage, caller, path="--resume")
     other = read_configuration(wanted.arms[1], found.space, definition.published)
-    record = store.record()
-    if other.digest not in record.configurations:
-        if record.blocks:
-            raise DefinitionError(
-                f"{wanted.arms[1]} has changed since {name!r} began, so old and new blocks cannot"
-                " be compared; begin a new study",
-                path="--resume",
-            )
-        # It ended between the two writes of ``_create``.
-        store.add_configuration(describe(found, other))
+    if other.digest not in store.record().configurations:
+        raise DefinitionError(
+            f"{wanted.arms[1]} has changed since {name!r} began, so old and new blocks cannot be"
+            " compared; begin a new study",
+            path="--resume",
+        )
     return found, other, store
 
 

@@ -11,7 +11,7 @@ from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import recorded_studies
 from tuner.record.changes import Change
 from tuner.stats.paired import PairedEstimate
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.store import open_all, sqlite_url
 from tuner.words.figures import interval, ratio, setting
 
 
@@ -36,8 +36,8 @@ def _studies(config: Path) -> Iterator[StudyResult]:
     for folder in recorded_studies():
         url = sqlite_url(folder)
         try:
-            for name in list_names(url):
-                record = Store.open(url, name, writing=False).record()
+            for store in open_all(url, writing=False):
+                record = store.record()
                 given = str(record.definition.get("config") or "")
                 if given and Path(given).resolve() == config.resolve():
                     yield evaluate(record)

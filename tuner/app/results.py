@@ -29,7 +29,7 @@ from tuner.paths import inside
 from tuner.record.check import reading
 from tuner.record.model import Record
 from tuner.report.data import results_data
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.store import Store, list_names, open_all, sqlite_url
 from tuner.words.terminal import output_width, say_fitted
 
 if TYPE_CHECKING:
@@ -251,5 +251,4 @@ def _has_record(folder: Path) -> bool:
 def _stores(folder: Path, *, writing: bool) -> list[Store]:
     """Return all records of a folder."""
     url = sqlite_url(folder)
-    names = list_names(url) if _has_record(folder) else []
-    return [Store.open(url, name, writing=writing) for name in names]
+    return list(open_all(url, writing=writing)) if _has_record(folder) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,10 +15,10 @@ from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same
 from tuner.app.server_binary import KEY, confirm_programs
 from tuner.app.session import create_store
-from tuner.errors import DefinitionError, StoreError
+from tuner.errors import DefinitionError, StoreError, UnbegunError
 from tuner.paths import STUDIES
 from tuner.store.signature import made_here
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.store import Store, list_names, open_all, sqlite_url
 
 _T = TypeVar("_T")
 GivenOptions = Mapping[str, object]
@@ -97,8 +98,8 @@ def _confirm_run(name: str, caller: Caller) -> bool:
         StoreError: a record of the run cannot be read.
     """
     url = sqlite_url(STUDIES / name)
-    for study in list_names(url):
-        record = Store.open(url, study, writing=False).record()
+    for store in open_all(url, writing=False):
+        record = store.record()
         if made_here(record) == "elsewhere":
             confirm_measuring(record, caller)
             return True
@@ -116,9 +117,10 @@ def begin(
     """
     name, url = found.definition.name, sqlite_url(folder)
     if resume and name in list_names(url):
-        store = Store.open(url, name)
-        check_same(found, store.record(), "--resume")
-        return store
+        with contextlib.suppress(UnbegunError):
+            store = Store.open(url, name)
+            check_same(found, store.record(), "--resume")
+            return store
     return create_store(found, folder, asked=asked, command=command)
 
 

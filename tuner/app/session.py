@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -101,6 +101,7 @@ def create_store(
     *,
     asked: Mapping[str, object] | None = None,
     command: str = "",
+    begin: Callable[[Store], None] | None = None,
 ) -> Store:
     """Create the record of a new study.
 
@@ -111,7 +112,14 @@ def create_store(
         say: printer of a message when the storage does not answer.
         asked: options of the command, to find the study when it resumes.
         command: command line or call that began it.
+        begin: writes what the command needs to resume the study.
     """
+
+    def begin_signed(store: Store) -> None:
+        if begin is not None:
+            begin(store)
+        signing.begin(store)
+
     with writing_results(folder):
         folder.mkdir(parents=True, exist_ok=True)
     definition = found.definition
@@ -139,7 +147,7 @@ def create_store(
         ),
         say=say,
         first=first,
-        sign=signing.begin,
+        begin=begin_signed,
     )
 
 

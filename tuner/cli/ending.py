@@ -8,6 +8,8 @@ import os
 import resource
 import signal
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +25,14 @@ _FEW_FILES = 16
 """Files that a command closes on its way to the last handler, at most."""
 COMPLETION = "_TUNER_COMPLETE"
 """Environment variable with which shells ask for completion (click's protocol)."""
+_FINALIZER_S = 0.01
+"""Time after which a finalizer has probably ended."""
+_STOPPED_IMPORTS: list[str] = []
+"""Words for the signals that came during an import.
+
+An extension module may turn the handler's exception into one of its own, as NumPy's does, which
+would look like a bug.
+"""
 
 
 def run() -> int:
@@ -34,7 +44,8 @@ def run() -> int:
         # nohup ignores SIGHUP, and so does tuner then.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
-    code = _called(streams)
+    with _stops_in_finalizers():
+        code = _called(streams)
     failure = streams.output_error()
     if isinstance(failure, BrokenPipeError):
         # The reader closed the pipe (`| head`). Click replaces the stream and exits with 1.
@@ -64,8 +75,9 @@ def _called(streams: Streams) -> int:
     except OSError as error:
         code = _os_error(error, streams)
     except MemoryError:
-        words = "out of memory; end other programs, or raise the limit (ulimit -v)"
-        code = _say(HostError(words + resume_command(sys.argv[1:])))
+        code = _say_resumable(
+            HostError, "out of memory; end other programs, or raise the limit (ulimit -v)"
+        )
     except Exception as error:  # noqa: BLE001 - the last handler
         code = _last_resort(error)
     return code if isinstance(code, int) else EXIT_OK
@@ -103,8 +115,7 @@ def _last_resort(error: Exception) -> int:
         return _stopped(_STOPPED_IMPORTS[-1])
     if _is_out_of_files():
         # A library may turn the error into one of its own, as Alembic does into an assertion.
-        words = "too many open files; raise the limit (ulimit -n)"
-        return _say(HostError(words + resume_command(sys.argv[1:])))
+        return _say_resumable(HostError, "too many open files; raise the limit (ulimit -n)")
     return _unforeseen(error)
 
 
@@ -123,14 +134,6 @@ def _unforeseen(error: Exception) -> int:
 
     _print(report(error, sys.argv[1:]))
     return EXIT_BUG
-
-
-_STOPPED_IMPORTS: list[str] = []
-"""Words for the signals that came during an import.
-
-An extension module may turn the handler's exception into one of its own, as NumPy's does, which
-would look like a bug.
-"""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -154,9 +157,40 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def _stops_in_finalizers() -> Iterator[None]:
+    """Send a signal again that came while Python finalized an object.
+
+    Python prints exceptions of finalizers with a traceback and drops them, so the command would go
+    on (https://docs.python.org/3/library/sys.html#sys.unraisablehook).
+    """
+    others = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt | Interrupted):
+            others(unraisable)
+            return
+        is_interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
+        number = signal.SIGINT if is_interrupt else signal.SIGTERM
+        again = threading.Timer(_FINALIZER_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = others
+
+
 def _stopped(words: str) -> int:
     """Report the end by a signal and return the exit code."""
-    return _say(Interrupted((words or "interrupted") + resume_command(sys.argv[1:])))
+    return _say_resumable(Interrupted, words or "interrupted")
+
+
+def _say_resumable(kind: type[TunerError], words: str) -> int:
+    """Print the message of an error and how to resume, and return its exit code."""
+    return _say(kind(words + resume_command(sys.argv[1:])))
 
 
 def _say(error: TunerError) -> int:

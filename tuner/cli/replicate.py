@@ -121,11 +121,18 @@ def _create(
     turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
     found = preflight(definition, turn=turn)
     candidate = _winner(first, found)
+
+    def begin(store: Store) -> None:
+        store.set_original(original)
+        store.add_configuration(describe(found, candidate))
+
     store = create_store(
-        found, STUDIES / definition.name, asked=_asked(name), command=caller.command
+        found,
+        STUDIES / definition.name,
+        asked=_asked(name),
+        command=caller.command,
+        begin=begin,
     )
-    store.set_original(original)
-    store.add_configuration(describe(found, candidate))
     return found, candidate, store
 
 
@@ -189,15 +196,12 @@ def _reopen(
     called, _ = find_run(as_name, _asked(name))
     _, store, found = reopen(called, None, caller, path="--resume")
     record = store.record()
-    known = record.configurations
-    winners = [kept.configuration for digest, kept in known.items() if digest != record.baseline]
-    if not winners:
-        raise DefinitionError(
-            f"{called!r} was interrupted before it began, so there is nothing to resume; replicate"
-            f" {name} again",
-            path="--resume",
-        )
-    return found, winners[0], store
+    for digest, kept in record.configurations.items():
+        if digest != record.baseline:
+            return found, kept.configuration, store
+    raise DefinitionError(
+        f"{called!r} has no winner in its record; replicate {name} again", path="--resume"
+    )
 
 
 def _asked(name: str) -> GivenOptions:

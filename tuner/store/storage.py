@@ -78,7 +78,12 @@ def open_storage(url: Storage, say: Say = no_message, *, writing: bool = True) -
             check_file(readable, writing=False)
             opened = _database(url, {"creator": connector(readable, writing=False)}, writing=False)
             weakref.finalize(opened, stack.pop_all().close)
-    return opened if url.startswith("sqlite") else _RetryingStorage(opened, say)
+    return opened if is_sqlite(url) else _RetryingStorage(opened, say)
+
+
+def is_sqlite(url: Storage) -> bool:
+    """Return whether a storage is SQLite's: a file on one host, or in memory."""
+    return isinstance(url, str) and url.startswith("sqlite")
 
 
 def refuse_unshared(url: str | None) -> None:
@@ -87,7 +92,7 @@ def refuse_unshared(url: str | None) -> None:
     Raises:
         DefinitionError: it is SQLite, or none.
     """
-    if url is not None and not url.startswith("sqlite"):
+    if url is not None and not is_sqlite(url):
         return
     what = "no storage is named, and the default is a file" if url is None else "SQLite is a file"
     raise DefinitionError(
@@ -171,7 +176,7 @@ def _create_file(url: str, path: Path) -> None:
 
 def _options(url: str, *, writing: bool) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    if not url.startswith("sqlite"):
+    if not is_sqlite(url):
         # The pool replaces connections that died while idle, as after a restart.
         options = {"pool_pre_ping": True}
     if url.startswith("postgresql"):

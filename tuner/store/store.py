@@ -16,13 +16,13 @@ import contextlib
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tuner.errors import StoreError
+from tuner.errors import StoreError, UnbegunError
 from tuner.goals.goals import Goals, goals_of
 from tuner.measurement.window import Measurement
 from tuner.record.check import check_record, reading
@@ -49,13 +49,21 @@ from tuner.store.decode import HOST, Header, SearchFigureCache, read_record, rea
 from tuner.store.host_part import CONFIGURATION, BlockEnd, BlockStart
 from tuner.store.several_hosts import LEASE_S, Sharing, host_of
 from tuner.store.single_host import SingleHostWriter
-from tuner.store.storage import Say, Storage, no_message, open_storage, without_secret, writes
+from tuner.store.storage import (
+    Say,
+    Storage,
+    is_sqlite,
+    no_message,
+    open_storage,
+    without_secret,
+    writes,
+)
 
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-__all__ = ["Header", "Storage", "Store", "list_names", "sqlite_url"]
+__all__ = ["Header", "Storage", "Store", "list_names", "open_all", "sqlite_url"]
 
 
 def sqlite_url(folder: Path) -> str:
@@ -63,8 +71,8 @@ def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder / 'record.db'}"
 
 
-def _unsigned(_: Store) -> None:
-    """Sign nothing."""
+def _nothing_more(_: Store) -> None:
+    """Write nothing."""
 
 
 class Store:
@@ -160,7 +168,7 @@ class Store:
         say: Say = no_message,
         first: StudyHost | None = None,
         *,
-        sign: Callable[[Store], None] = _unsigned,
+        begin: Callable[[Store], None] = _nothing_more,
     ) -> Store:
         """Create a record.
 
@@ -170,7 +178,8 @@ class Store:
             clock: as for ``Store``.
             say: called with messages about retries.
             first: the first of several hosts; None for a single host.
-            sign: signs the beginning. A record that ends before it is as if it had not begun.
+            begin: writes what else the record needs to be resumed. A record that ends before it is
+                as if it had not begun.
 
         Raises:
             StoreError: the name is taken in this storage, or the storage cannot be opened.
@@ -178,7 +187,8 @@ class Store:
         optuna = _optuna()
         storage = open_storage(url, say)
         goals = goals_of(header.definition)
-        if _is_own_file(url):
+        if is_sqlite(url):
+            # Only the study's own folder has such a file, and this command holds its lock.
             _remove_unbegun(storage, header.name)
         try:
             search = optuna.create_study(
@@ -204,7 +214,7 @@ class Store:
         made = cls(storage, search, blocks, clock)
         if first:
             made.join(first)
-        sign(made)
+        begin(made)
         # Last, because it marks a complete start of the record.
         search.set_user_attr("schema_version", SCHEMA_VERSION)
         return made
@@ -229,6 +239,7 @@ class Store:
             writing: False to create and change nothing in the storage.
 
         Raises:
+            UnbegunError: its command ended before the start was complete.
             StoreError: the record does not exist, has another schema, or is damaged.
         """
         optuna = _optuna()
@@ -241,9 +252,9 @@ class Store:
                 raise StoreError(f"no study called {where}; see 'tuner studies'") from error
             found = search.user_attrs.get("schema_version")
             if found is None:
-                raise StoreError(
+                raise UnbegunError(
                     f"{where} was interrupted before its start, so there is nothing to resume; "
-                    + ("begin it again" if _is_own_file(url) else "choose another --name")
+                    + ("begin it again" if is_sqlite(url) else "choose another --name")
                 )
             blocks = optuna.load_study(
                 storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
@@ -547,6 +558,17 @@ def list_names(url: Storage, *, writing: bool = False) -> list[str]:
     return sorted(name for name in names if name in whole)
 
 
+def open_all(url: Storage, *, writing: bool = True) -> Iterator[Store]:
+    """Yield the records of a storage, except those with an incomplete start.
+
+    Raises:
+        StoreError: one cannot be read.
+    """
+    for name in list_names(url):
+        with contextlib.suppress(UnbegunError):
+            yield Store.open(url, name, writing=writing)
+
+
 def name_losses(search: optuna.Study, goals: Goals) -> None:
     """Set the names of the objectives' values in an Optuna study."""
     _name_values(
@@ -568,11 +590,6 @@ def _optuna() -> Any:
     # Its warnings about unreadable rows contain the rows.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
-
-
-def _is_own_file(url: Storage) -> bool:
-    """Return whether a storage is a file in the locked folder of the study."""
-    return isinstance(url, str) and url.startswith("sqlite")
 
 
 def _remove_unbegun(storage: Any, name: str) -> None:
