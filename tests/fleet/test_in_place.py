@@ -172,7 +172,9 @@ def test_ones_own_files_are_served_beside_the_service(
     (tmp_path / "shop.conf").write_text(TLS_SITE)
     main = "events {}\nhttp { include *.conf; }\n"
     (tmp_path / "nginx").write_text(main)
-    given = ("--config", "nginx", "--inventory", str(hosts.inventory), "--time", "4s", "--json")
+    # A given rate needs no calibration.
+    load = ("--time", "4s", "--rate", "200")
+    given = ("--config", "nginx", "--inventory", str(hosts.inventory), *load, "--json")
     pid = web.run("cat", "/run/nginx.pid")
     (tmp_path / "page.yaml").write_text(WORKLOAD)
     own = ("--workload", "page.yaml", "--root", "/var/www/html")

@@ -50,6 +50,8 @@ OPTIONS = (
     "20s",
     "--rate",
     "2000",
+    "--trials",
+    "3",
 )
 PATIENCE_S = 240.0
 """Until something that must happen has happened; far beyond what it takes on a busy machine."""

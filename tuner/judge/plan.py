@@ -329,13 +329,17 @@ def worth_deploying(plan: BlockPlan, instances: int, least: int, most_s: float) 
     if plan.exclusive or plan.share(instances) >= MEASURED_SHARE:
         return plan
     fewest = min(least, plan.rounds)
-    options = [
-        replace(plan, rounds=rounds, window_s=stretch * plan.window_s)
-        for stretch in _STRETCHES
-        for rounds in range(max(fewest, math.ceil(plan.rounds / stretch)), 2 * _MOST_ROUNDS)
-    ]
-    possible = [plan, *(option for option in options if option.cost_s(instances) <= most_s)]
-    enough = [option for option in possible if option.share(instances) >= MEASURED_SHARE]
+    possible, enough = [plan], []
+    for stretch in _STRETCHES:
+        for rounds in range(max(fewest, math.ceil(plan.rounds / stretch)), 2 * _MOST_ROUNDS):
+            option = replace(plan, rounds=rounds, window_s=stretch * plan.window_s)
+            # More rounds only cost more.
+            if option.cost_s(instances) > most_s:
+                break
+            if option.share(instances) >= MEASURED_SHARE:
+                enough.append(option)
+                break
+            possible.append(option)
     if enough:
         return min(enough, key=lambda option: option.cost_s(instances))
     return max(possible, key=lambda option: option.share(instances))
