@@ -108,6 +108,10 @@ class StoreError(TunerError):
     exit_code = 3
 
 
+class NameTakenError(StoreError):
+    """A new record under a name that the storage has already."""
+
+
 class UnbegunError(StoreError):
     """A study record with an incomplete start: its command was interrupted there."""
 

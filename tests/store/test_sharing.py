@@ -18,6 +18,7 @@ import pytest
 from tests.phases.rig import HAND, NAME, SPACE, Rig
 from tests.store.database import Database, database
 from tests.store.workers import begin, joined, simulated, whole, windows, work
+from tuner.cli import worker
 from tuner.errors import ClaimedError, LeaseLostError, StoreError
 from tuner.judge.plan import BlockPlan
 from tuner.judge.results import evaluate
@@ -135,6 +136,27 @@ def test_two_workers_share_a_search_and_confirm_on_both_hosts(storage: Storage) 
     assert {h.verdict.kind for h in study.hosts.hosts if h.verdict} == {VerdictKind.BETTER}
     assert study.verdict is study.hosts.verdict
     assert any("2 hosts show little of others" in text for text in study.warnings)
+
+
+def test_a_worker_waits_for_a_record_that_another_one_creates(tmp_path: Path) -> None:
+    """Its start is incomplete for a moment, which must not end the second worker."""
+    url = f"sqlite:///{tmp_path / 'record.db'}"
+    made = simulated(1)
+    header = made.host.header(NAME, made.baseline, made.objective)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def slowly(_: Store) -> None:
+        reached.set()
+        go_on.wait(20)
+
+    first = threading.Thread(target=lambda: Store.create(url, header, begin=slowly))
+    first.start()
+    assert reached.wait(20)
+    threading.Timer(0.5, go_on.set).start()
+    record = worker.existing(url, NAME)
+    first.join()
+    assert record is not None
+    assert record.name == NAME
 
 
 def test_several_hosts_stand_in_the_report_and_its_json(tmp_path: Path) -> None:

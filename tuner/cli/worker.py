@@ -25,7 +25,7 @@ from tuner.cli.groups import GroupedCommand
 from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.definition.study_keys import CPU_KEYS
-from tuner.errors import DefinitionError, StoreError
+from tuner.errors import DefinitionError, NameTakenError, StoreError, UnbegunError
 from tuner.judge.results import evaluate
 from tuner.paths import STUDIES
 from tuner.phases.study import run_study
@@ -128,7 +128,7 @@ def _definition(
             path="--study",
         )
     given = replace(given, storage=storage)
-    record = _existing(storage, name)
+    record = existing(storage, name)
     if record is None:
         return given
     own = {key: value for key, value in given.as_dict().items() if key in _OWN}
@@ -149,11 +149,12 @@ def _definition(
     return definition
 
 
-def _existing(storage: str, name: str) -> Record | None:
+def existing(storage: str, name: str) -> Record | None:
     """Return the study's record, or None; wait for a record that another worker is creating.
 
     Raises:
-        StoreError: the record is incomplete, or cannot be read.
+        UnbegunError: its start stays incomplete.
+        StoreError: it cannot be read.
     """
     if name not in list_names(storage, writing=True):
         return None
@@ -161,8 +162,8 @@ def _existing(storage: str, name: str) -> Record | None:
     while True:
         try:
             record = Store.open(storage, name, writing=False).record()
-        except StoreError as error:
-            if "cut short" not in str(error) or time.monotonic() > deadline:
+        except UnbegunError:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(1)
         else:
@@ -178,11 +179,9 @@ def _begin_or_join(found: Preflight, folder: Path, host: str, caller: Caller) ->
             return create_store(
                 found, folder, _facts(found, host), progress.note, command=caller.command
             )
-        except StoreError as error:
-            # Another worker began it a moment ago.
-            if "already in" not in str(error):
-                raise
-    record = _existing(storage, name)
+        except NameTakenError:
+            progress.note(f"another worker has just begun {name!r}; joining it")
+    record = existing(storage, name)
     if record is None:
         raise StoreError(f"{name!r} in {without_secret(storage)} has just been removed")
     _check_alike(found, record, host)

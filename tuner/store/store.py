@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tuner.errors import StoreError, UnbegunError
+from tuner.errors import NameTakenError, StoreError, UnbegunError
 from tuner.goals.goals import Goals, goals_of
 from tuner.measurement.window import Measurement
 from tuner.record.check import check_record, reading
@@ -182,7 +182,8 @@ class Store:
                 as if it had not begun.
 
         Raises:
-            StoreError: the name is taken in this storage, or the storage cannot be opened.
+            NameTakenError: the storage has a study of this name.
+            StoreError: the storage cannot be opened.
         """
         optuna = _optuna()
         storage = open_storage(url, say)
@@ -204,7 +205,7 @@ class Store:
                 direction="maximize",
             )
         except optuna.exceptions.DuplicatedStudyError as error:
-            raise StoreError(
+            raise NameTakenError(
                 f"a study called {header.name!r} is already in {without_secret(url)}; resume"
                 " it with --resume, or choose another --name"
             ) from error
