@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.machine.machines import NAMES, machine
@@ -11,6 +11,8 @@ from tuner.errors import DefinitionError
 from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import (
     WantedCpus,
+    cores_needed,
+    generator_cpus,
     place,
     place_backend,
     place_generator,
@@ -96,6 +98,50 @@ def test_one_node_or_socket_is_used_if_it_is_large_enough(topology: Topology) ->
     split = place(topology, backend=True)
     if usable and max(sizes, default=0) >= 4:
         assert len(topology.nodes_of({*split.server, *split.backend})) == 1
+
+
+def check_larger(topology: Topology, cores: int) -> None:
+    """Check the split with a generator on several cores."""
+    generator = generator_cpus(topology, cores, apart=False)
+    assert 1 <= len(generator) <= max(1, min(cores, len(topology.cores) // 2))
+    if len(generator) == 1:
+        assert generator == place(topology, backend=False).generator
+        return
+    split = place(topology, backend=True, wanted=WantedCpus(generator=generator))
+    core = {cpu.id: cpu.core for cpu in topology.cpus}
+    physical = {core[cpu] for cpu in generator}
+    assert len(physical) == len(generator)
+    assert split.generator == generator
+    assert split.server
+    assert physical.isdisjoint(core[cpu] for cpu in (*split.server, *split.backend))
+    if topology.quota is not None:
+        used = {*generator, *split.server, *split.backend}
+        assert len(used) <= max(len(generator) + 1, int(topology.quota.cpus))
+
+
+@given(topologies(), st.integers(1, 40))
+def test_a_larger_generator_leaves_the_server_its_own_cores(topology: Topology, cores: int) -> None:
+    """At most half of the physical cores, one thread of each; one core is that of the rules."""
+    check_larger(topology, cores)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_larger_generator_fits_real_machines(name: str) -> None:
+    """Each file in topologies/, up to all of its cores."""
+    for cores in (1, 2, 3, 8, 1_000):
+        check_larger(machine(name).topology, cores)
+
+
+@given(st.integers(2, 64), st.floats(0.05, 20.0))
+def test_the_cores_needed_saturate_the_server(cores: int, speed: float) -> None:
+    """By the arithmetic of speeds: a core of the generator loads ``speed`` cores of the server."""
+    server = cores - 1
+    assume(speed < 0.95 * server)  # Otherwise one core is enough.
+    split = CoreSplit((0,), tuple(range(1, cores)), (), shared=False)
+    needed = cores_needed(split, speed / server, apart=False)
+    assert needed >= 2
+    assert needed * speed >= cores - needed
+    assert cores_needed(split, speed / server, apart=True) * speed >= server
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tuner.app import dry_run
 from tuner.app.bind import read_configuration
 from tuner.app.caller import Caller
 from tuner.app.confirming import confirmed
+from tuner.app.generator_size import preflight_sized
 from tuner.app.matches import Match, meet, names_servers, rehearsed_match
 from tuner.app.metrics_server import check_listen
 from tuner.app.option_words import named_options
@@ -105,12 +107,13 @@ def _check(wanted: WantedComparison) -> None:
 def _create(wanted: WantedComparison, caller: Caller) -> tuple[Preflight, Configuration, Store]:
     """Return the preflight, B's configuration and the record of a new comparison."""
     definition = _defined(wanted)
-    turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
-    found = preflight(definition, turn=turn)
+    folder = STUDIES / definition.name
+    turn = take_turn(folder, definition.inventory, caller)
+    found = preflight_sized(partial(preflight, turn=turn), definition, folder, caller.progress)
     other = _other(wanted.arms[1], found)
     store = create_store(
         found,
-        STUDIES / definition.name,
+        folder,
         asked=_asked(wanted.arms),
         command=caller.command,
         begin=lambda store: store.add_configuration(describe(found, other)),

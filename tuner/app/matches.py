@@ -21,6 +21,7 @@ from tuner.app.contests import (
     parse_entry,
     tune,
 )
+from tuner.app.generator_size import sized
 from tuner.app.metrics_server import run_metrics
 from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight
@@ -35,6 +36,7 @@ from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.hosts.host_locks import HostLocks
 from tuner.judge.results import StudyResult
+from tuner.machine.topology import cpu_ranges
 from tuner.paths import STUDIES
 from tuner.record.contenders import PUBLISHED, TUNED
 from tuner.record.model import Record
@@ -185,10 +187,20 @@ def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = No
     options = {**match.options, "seed": base.seed}
     match = replace(match, options=options)
     name = called or _name(entries, base, options)
-    place = RunFolder(STUDIES / name, caller, match.as_dict(), resume=resume)
+    folder = STUDIES / name
     rules = shipped_rules()
-    turn = take_turn(place.folder, base.inventory, caller)
-    found = _look_at(entries, base, options, name, turn)
+    turn = take_turn(folder, base.inventory, caller)
+
+    def on(cpus: tuple[int, ...]) -> list[Preflight]:
+        chosen = {"generator_cpus": cpu_ranges(cpus)} if cpus else {}
+        return [*_look_at(entries, base, {**options, **chosen}, name, turn).values()]
+
+    looks = on(()) if resume else sized(on, folder, progress)
+    programs = dict.fromkeys(entry.served_by for entry in entries)
+    found = dict(zip(programs, looks, strict=True))
+    if chosen := cpu_ranges(looks[0].definition.cpus.generator):
+        match = replace(match, options={**options, "generator_cpus": chosen})
+    place = RunFolder(folder, caller, match.as_dict(), resume=resume)
     title = " against ".join(_title(entry, found[entry.served_by]) for entry in entries)
     wanted = [entry for entry in entries if entry.kind == TUNED]
     search_s = SEARCH_SHARE * base.time_s if wanted else 0.0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tuner.app import dry_run, results
 from tuner.app.announce import announce, announce_installed
 from tuner.app.caller import Caller
+from tuner.app.generator_size import preflight_sized
 from tuner.app.metrics_server import check_listen, study_metrics
 from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight, Searching, preflight
@@ -55,7 +57,8 @@ def optimize(
         definition = _defined(options, study_file)
         turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
         announce_installed(definition, progress)
-        found = preflight(definition, turn=turn, searching=_searching(options))
+        look = partial(preflight, turn=turn, searching=_searching(options))
+        found = preflight_sized(look, definition, STUDIES / definition.name, progress)
         store = create_store(found, STUDIES / definition.name, command=caller.command)
     folder = STUDIES / definition.name
     announce(found, folder, progress, what="optimize")

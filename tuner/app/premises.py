@@ -38,6 +38,7 @@ from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.machine.placement import (
     BY_RULES,
     WantedCpus,
+    generator_cpus,
     place,
     place_backend,
     place_generator,
@@ -110,6 +111,10 @@ class Premises(Protocol):
         Raises:
             DefinitionError: the CPUs that the user names leave none for the others.
         """
+        ...
+
+    def generator_cpus(self, cores: int) -> tuple[int, ...]:
+        """Return CPUs for a generator on several cores; fewer if its host is too small."""
         ...
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
@@ -218,6 +223,10 @@ class ThisMachine:
     def cores(self, *, backend: bool, wanted: WantedCpus = BY_RULES) -> CoreSplit:
         """Implement ``Premises.cores``."""
         return place(self._host.layout, backend=backend, wanted=wanted)
+
+    def generator_cpus(self, cores: int) -> tuple[int, ...]:
+        """Implement ``Premises.generator_cpus``."""
+        return generator_cpus(self._host.layout, cores, apart=False)
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """Implement ``Premises.take_cores``: the turn has locked this machine's cores already."""
@@ -338,6 +347,11 @@ class Fleet:
             return split
         theirs = place_backend(self._layout(hosts.backend), wanted)
         return replace(split, backend=theirs, backend_apart=True)
+
+    def generator_cpus(self, cores: int) -> tuple[int, ...]:
+        """Implement ``Premises.generator_cpus``."""
+        layout = self._layout(self._inventory.generator)
+        return generator_cpus(layout, cores, apart=not self.generates_there)
 
     def _layout(self, host: Host) -> Topology:
         return self._facts[host.name].host.layout

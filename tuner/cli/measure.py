@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 from tuner.app import dry_run
 from tuner.app.caller import Caller
 from tuner.app.document_file import write_document
+from tuner.app.generator_size import preflight_sized
 from tuner.app.metrics_server import check_listen, study_metrics
 from tuner.app.option_words import overrides
 from tuner.app.preflight import preflight
@@ -100,9 +102,9 @@ def command(
         )
         dry_run.show([plan], as_json=as_json)
         return
-    turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
-    found = preflight(definition, turn=turn)
     folder = STUDIES / definition.name
+    turn = take_turn(folder, definition.inventory, caller)
+    found = preflight_sized(partial(preflight, turn=turn), definition, folder, progress)
     store = create_store(found, folder, command=caller.command)
     with (
         study_metrics(metrics, definition, folder, progress),

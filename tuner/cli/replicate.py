@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 from tuner.app import dry_run, results
 from tuner.app.caller import Caller
 from tuner.app.confirming import confirmed
+from tuner.app.generator_size import preflight_sized
 from tuner.app.metrics_server import check_listen
 from tuner.app.option_words import named_options, overrides
 from tuner.app.preflight import Preflight, preflight
@@ -118,8 +120,9 @@ def _create(
     """
     first, definition = _defined(name, storage, as_name, given, caller)
     original = _original(first)
-    turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
-    found = preflight(definition, turn=turn)
+    folder = STUDIES / definition.name
+    turn = take_turn(folder, definition.inventory, caller)
+    found = preflight_sized(partial(preflight, turn=turn), definition, folder, caller.progress)
     candidate = _winner(first, found)
 
     def begin(store: Store) -> None:
@@ -128,7 +131,7 @@ def _create(
 
     store = create_store(
         found,
-        STUDIES / definition.name,
+        folder,
         asked=_asked(name),
         command=caller.command,
         begin=begin,

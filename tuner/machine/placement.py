@@ -18,6 +18,8 @@ _LEAST_NODE = 4
 generator, two for the server, one for the backend."""
 _LEAST_BIG = 2
 """Big cores that are enough: one for the generator, one for the server."""
+_RESERVE = 1.2
+"""Generator cores in proportion to those that are just enough."""
 _LEAST_APART = 3
 """Fewest cores next to the generator's with which the backend gets cores of its own."""
 
@@ -113,6 +115,42 @@ def place_generator(topology: Topology, wanted: WantedCpus = BY_RULES) -> tuple[
     _refuse(topology, WantedCpus(generator=wanted.generator))
     pool, isolated = _pool(topology, topology.cores, near=())
     return wanted.generator or [*isolated, *pool][0][:1]
+
+
+def generator_cpus(topology: Topology, cores: int, *, apart: bool) -> tuple[int, ...]:
+    """Return one CPU of each of several cores for a generator; fewer on a small host.
+
+    Args:
+        topology: topology of its host.
+        cores: wanted number of physical cores.
+        apart: whether the server runs on another host; otherwise half of the cores are its own.
+    """
+    pool, isolated = _pool(topology, topology.cores, near=())
+    free = [*isolated, *pool]
+    most = len(free)
+    if topology.quota is not None:
+        most = min(most, math.floor(topology.quota.cpus))
+    if not apart:
+        most //= 2
+    return tuple(sorted(core[0] for core in free[: min(cores, max(1, most))]))
+
+
+def cores_needed(split: CoreSplit, busy_share: float, *, apart: bool) -> int:
+    """Return the number of generator cores with which the server becomes the limit.
+
+    n cores of the generator kept a share b of s server CPUs busy, so each needs b·s/n of them at
+    the other side. With both on one host, every core that the generator gets is taken from the
+    server. A reserve is included, because the measured share is that of a few seconds.
+
+    Args:
+        split: the split at the measurement, with the generator as its limit.
+        busy_share: busy share of the server's CPUs there, above 0.
+        apart: whether the two run on different hosts.
+    """
+    now, server = len(split.generator), len(split.server)
+    per_core = busy_share * server / now
+    fair = server / per_core if apart else (now + server) / (1 + per_core)
+    return max(now + 1, math.ceil(_RESERVE * fair))
 
 
 def place_backend(topology: Topology, wanted: WantedCpus = BY_RULES) -> tuple[int, ...]:

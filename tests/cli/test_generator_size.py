@@ -1,0 +1,136 @@
+"""The generator's cores on hosts of many, chosen by measurement on the simulated lab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Outcome, Tuner
+from tuner.app import premises
+from tuner.hosts import local
+from tuner.machine.topology import flat
+from tuner.record.model import Record
+from tuner.store.store import open_all, sqlite_url
+from tuner.testing.lab import Effect, SimulatedGenerator, SimulatedHost
+
+PER_SERVER_CORE = 9_500.0
+"""Requests per second of a server core, at 100 µs of CPU time each."""
+PER_GENERATOR_CORE = 25_000.0
+Machine = Callable[[int], None]
+SHORT = ("--study", "static", "--time", "10s", "--name", "mine")
+OPTIMIZE = ("optimize", *SHORT, "--trials", "1")
+
+
+@pytest.fixture
+def machine(host: SimulatedHost, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """``machine(16)``: this host has 16 cores, and its programs are as fast as theirs."""
+    facts = local.facts()
+
+    def effect(_: object) -> Effect:
+        return Effect(capacity_per_s=PER_SERVER_CORE * host.cores)
+
+    def generator(_binary: Path, cores: Any, *_: object) -> SimulatedGenerator:
+        host.cores = len(cores.server)
+        host.generator_per_s = PER_GENERATOR_CORE * len(cores.generator)
+        return SimulatedGenerator(host)
+
+    def has(count: int) -> None:
+        cpus = tuple(range(count))
+        made = replace(facts, cpus=cpus, topology=flat(cpus))
+        monkeypatch.setattr(local, "facts", lambda: made)
+
+    host.truth = effect
+    monkeypatch.setattr(premises, "NativeGenerator", generator)
+    return has
+
+
+def record() -> Record:
+    """Return the study's record."""
+    (store,) = open_all(sqlite_url(Path("studies/mine")), writing=False)
+    return store.record()
+
+
+def sizes(done: Outcome) -> int:
+    """Return how often a command found that the generator was the limit."""
+    assert done.code == 0, done.err
+    return done.err.count("the generator is the limit")
+
+
+@pytest.mark.parametrize(("cores", "wanted"), [(16, 6), (64, 22)])
+def test_the_generator_gets_as_many_cores_as_saturate_the_server(
+    tuner: Tuner, machine: Machine, cores: int, wanted: int
+) -> None:
+    """And the load point is the one at which the server's cores are busy for 70 %."""
+    machine(cores)
+    assert sizes(tuner(*OPTIMIZE)) == 1
+    found = record()
+    assert len(found.cores.generator) == wanted
+    assert len(found.cores.server) == cores - wanted
+    assert found.calibration is not None
+    assert not found.calibration.generator_bound
+    assert found.calibration.busy_share == pytest.approx(0.7, abs=0.03)
+    assert {block.phase for block in found.blocks} >= {"capacity", "aa"}
+    assert not list(Path("studies/mine").glob("generator-size*"))
+
+
+def test_a_resumed_study_keeps_its_cores_and_measures_none_again(
+    tuner: Tuner, machine: Machine, host: SimulatedHost
+) -> None:
+    """The chosen CPUs are part of its definition."""
+    machine(16)
+    host.faults = replace(host.faults, interrupted={30})
+    assert tuner(*OPTIMIZE).code == 130
+    before = record()
+    assert before.definition["generator_cpus"] == "0-5"
+    host.faults = replace(host.faults, interrupted=set())
+    assert sizes(tuner("optimize", "--resume", "--name", "mine")) == 0
+    assert record().cores == before.cores
+
+
+def test_half_of_the_cores_are_the_most_and_the_report_says_so(
+    tuner: Tuner, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is faster than any generator there: its capacity is not known."""
+    monkeypatch.setattr("tests.cli.test_generator_size.PER_GENERATOR_CORE", 4_000.0)
+    machine(8)
+    assert sizes(tuner(*OPTIMIZE)) == 1
+    found = record()
+    assert len(found.cores.generator) == 4
+    assert found.calibration is not None
+    assert found.calibration.generator_bound
+    assert "a host of its own (--inventory)" in Path("studies/mine/report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "given", [("--rate", "600"), ("--generator-cpus", "1"), ("--server-cpus", "2-5")]
+)
+def test_what_the_user_names_is_not_measured(
+    tuner: Tuner, machine: Machine, given: tuple[str, ...]
+) -> None:
+    """A rate needs no capacity, and named CPUs are a choice."""
+    machine(16)
+    assert sizes(tuner("measure", *SHORT, *given)) == 0
+    assert len(record().cores.generator) == 1
+
+
+def test_two_cores_have_no_choice(tuner: Tuner, machine: Machine) -> None:
+    """Nothing is measured, so that a study there takes no longer."""
+    machine(2)
+    assert sizes(tuner("measure", *SHORT)) == 0
+    assert record().cores.generator == (0,)
+
+
+def test_servers_are_compared_by_a_generator_that_is_enough_for_all(
+    tuner: Tuner, machine: Machine
+) -> None:
+    """The chosen CPUs are the same for all arms, and kept for a resumption."""
+    machine(16)
+    done = tuner("compare", "nginx:stock", "nginx:hand", "--time", "30s", "--name", "mine")
+    assert sizes(done) == 1
+    found = record()
+    assert len(found.cores.generator) == 6
+    assert found.asked["options"]["generator_cpus"] == "0-5"  # type: ignore[index]
