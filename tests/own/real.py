@@ -198,7 +198,8 @@ def the_lab_answers_as(user: list[Answer], taken: Taken[OwnT, CaseT]) -> None:
 def patched(taken: Taken[OwnT, CaseT], files: Mapping[str, str]) -> Iterator[Path]:
     """A copy of the user's folder after ``patch -p0``: what the export holds, file for file."""
     copy = taken.folder.with_name(f"{taken.folder.name}-copy")
-    shutil.copytree(taken.folder, copy)
+    # A server that ends may leave its socket in the lab for a moment.
+    shutil.copytree(taken.folder, copy, ignore=shutil.ignore_patterns("lab"))
     try:
         command = ["patch", "-p0", "-s", "-d", str(copy)]
         subprocess.run(command, input=files["own.patch"], text=True, check=True)

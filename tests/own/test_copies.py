@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.own.caddyfiles import here
 from tuner.errors import DefinitionError
+from tuner.own import copies
+from tuner.own.caddy.origin import CaddyOrigin, read
+from tuner.own.caddy.reader import with_copies
+from tuner.own.home import LocalHome
 from tuner.own.nginx.tree import Tree, parse
 
 MAIN = """\
@@ -72,6 +78,17 @@ def test_all_files_that_a_copy_lacks_are_named_and_the_way_out_works(tmp_path: P
     other = tmp_path / "other"
     copied(other, {"mime.types": "", "gone.conf": SITE})
     assert names(parse(path, prefix=[f"/etc/nginx={other}"])) == ["copied.example"]
+
+
+def test_a_copy_below_a_folder_of_the_system_has_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in /opt or /config, say: relative includes are the copy's."""
+    monkeypatch.setattr(copies, "_SYSTEM", ("/etc", str(tmp_path.parent)))
+    main = "http {{ include mime.types; include {at}/sites-enabled/*; }}"
+    tree = parse(copied(tmp_path, FILES, main=main))
+    assert names(tree) == ["copied.example"]
+    assert str(tmp_path / "mime.types") in tree.texts
 
 
 def test_a_second_path_is_named_by_the_user(tmp_path: Path) -> None:
@@ -162,3 +179,86 @@ def test_a_template_is_named_as_one(tmp_path: Path, word: str) -> None:
     path.write_text(f"events {{}}\nhttp {{ server {{\n listen {word};\n}} }}\n")
     with pytest.raises(DefinitionError, match=r"nginx.conf:3: .* is of a template, .*nginx -T"):
         parse(path)
+
+
+# --- Caddy -----------------------------------------------------------------------------------
+
+CADDY_MAIN = """\
+{
+\tadmin off
+}
+import {at}/sites/*.caddy
+:8080 {
+\timport {at}/common.caddy
+\troot * /srv
+\tfile_server
+}
+"""
+COMMON = "header X-Copied yes\n"
+
+
+def copied_caddy(folder: Path, files: Mapping[str, str], main: str = CADDY_MAIN) -> str:
+    """Return the path of a Caddyfile, copied with its imports to a folder."""
+    texts = {"Caddyfile": main.replace("{at}", "/etc/caddy"), **files}
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return str(folder / "Caddyfile")
+
+
+def caddy_origin(path: str, *prefix: str) -> CaddyOrigin:
+    """Return what Caddy reads at a path."""
+    home = LocalHome(here().binary, copies=copies.named(prefix))
+    return read(path, with_copies(path, home))
+
+
+@pytest.mark.integration
+def test_a_copied_caddyfile_imports_from_its_own_folder(tmp_path: Path) -> None:
+    """As Nginx's: not from this machine's /etc/caddy; its patch fits the copied files."""
+    site = "shop.example {\n\trespond hello\n}\n"
+    path = copied_caddy(tmp_path, {"sites/shop.caddy": site, "common.caddy": COMMON})
+    found = caddy_origin(path)
+    assert set(found.texts) == {
+        str(tmp_path / name) for name in ("Caddyfile", "sites/shop.caddy", "common.caddy")
+    }
+    assert "shop.example" in json.dumps(found.config)
+    assert "X-Copied" in json.dumps(found.config)
+    assert "/tuner-" not in json.dumps(found.config)
+    assert found.patched, found.opaque
+
+
+@pytest.mark.integration
+def test_what_a_copied_caddyfile_lacks_is_named_and_never_read_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This machine has a file at the imported path; the way out reads it."""
+    elsewhere = tmp_path / "etc"
+    monkeypatch.setattr(copies, "_SYSTEM", (str(elsewhere),))
+    theirs = copied_caddy(
+        elsewhere, {"common.caddy": COMMON, "sites/own.caddy": "own.example {\n}\n"}
+    )
+    main = Path(theirs).read_text().replace("/etc/caddy", str(elsewhere))
+    path = copied_caddy(tmp_path / "copy", {}, main)
+    with pytest.raises(DefinitionError) as refused:
+        caddy_origin(path)
+    assert f"import {elsewhere}/common.caddy: the copy has no" in refused.value.message
+    assert (refused.value.path, refused.value.line) == (path, 6)
+    assert "put it there, or name the folder that has it: --prefix /" in refused.value.message
+    found = caddy_origin(path, f"{elsewhere}={elsewhere}")
+    assert "own.example" in json.dumps(found.config)
+    (tmp_path / "copy" / "common.caddy").write_text(COMMON)
+    # A mask that the copy does not match is an empty import, and not this machine's sites.
+    found = caddy_origin(path, f"{elsewhere}={tmp_path / 'copy'}")
+    assert "own.example" not in json.dumps(found.config)
+    assert "X-Copied" in json.dumps(found.config)
+
+
+@pytest.mark.integration
+def test_a_mistake_in_a_copied_caddyfile_is_shown_where_it_is(tmp_path: Path) -> None:
+    """Not in the temporary folder from which Caddy reads the copy."""
+    path = copied_caddy(tmp_path, {"common.caddy": "nonsense\n"})
+    with pytest.raises(DefinitionError) as refused:
+        caddy_origin(path)
+    assert "unrecognized directive: nonsense" in refused.value.message
+    assert refused.value.path == str(tmp_path / "common.caddy")
+    assert refused.value.line == 1

@@ -21,6 +21,7 @@ class ServiceHome:
     """
 
     remedy = "in the environment of the service"
+    is_copy = False
 
     def __init__(self, agent: Agent, program: str) -> None:
         self._agent = agent
@@ -34,6 +35,10 @@ class ServiceHome:
     def variables(self) -> Mapping[str, str]:
         """Implement ``Home``; the values stay in memory only."""
         return self._variables
+
+    def located(self, path: str) -> str:
+        """Implement ``Home``: the service reads its own files."""
+        return path
 
     def read(self, path: str) -> bytes:
         """Implement ``Files``."""

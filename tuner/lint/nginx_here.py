@@ -11,7 +11,7 @@ from pathlib import Path
 from tuner.errors import DefinitionError
 from tuner.lint.finding import Finding
 from tuner.lint.nginx_scope import spots
-from tuner.own.nginx.copies import is_installed
+from tuner.own.copies import is_installed
 from tuner.own.nginx.tree import Tree
 from tuner.reading.access_log import parse_line
 

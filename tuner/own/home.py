@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tuner.own.copies import NO_COPIES, Copies
 from tuner.own.files import HERE, Files
 from tuner.paths import temporary
 
@@ -28,6 +29,15 @@ class Home(Files, Protocol):
     @property
     def remedy(self) -> str:
         """Return the source of a missing variable, and the remedy."""
+        ...
+
+    @property
+    def is_copy(self) -> bool:
+        """True if the configuration is a copy, which is complete in itself."""
+        ...
+
+    def located(self, path: str) -> str | None:
+        """Return where a path of the configuration is; None for one that a copy does not have."""
         ...
 
     def run(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
@@ -54,6 +64,8 @@ class LocalHome:
     binary: str
     added: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables in addition to the environment, which they override; they may be secrets."""
+    copies: Copies = NO_COPIES
+    """Folders that stand for paths of the configuration."""
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -72,6 +84,15 @@ class LocalHome:
     def matches(self, pattern: str) -> list[str]:
         """Implement ``Files``."""
         return HERE.matches(pattern)
+
+    @property
+    def is_copy(self) -> bool:
+        """Implement ``Home``."""
+        return self.copies.is_copy
+
+    def located(self, path: str) -> str | None:
+        """Implement ``Home``."""
+        return None if self.copies.is_foreign(path) else self.copies.located(path)
 
     def run(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
         """Implement ``Home``."""

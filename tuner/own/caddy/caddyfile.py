@@ -5,6 +5,7 @@ The module only locates and changes lines. Caddy itself interprets them.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from tuner.errors import DefinitionError
 from tuner.own.home import Home
+from tuner.own.missing import MissingFile
 from tuner.reading.caddyfile_text import Line, Word, parse
 
 _DEEPEST = 32
@@ -53,6 +55,18 @@ def read(main: str, home: Home) -> dict[str, str]:
     return texts
 
 
+def missing(main: str, home: Home) -> list[MissingFile]:
+    """Return the files that a configuration imports by an absolute path and that are not there."""
+    texts = read(main, home)
+    return [each for file, text in texts.items() for each in _missing(text, file, home)]
+
+
+def absolute_imports(text: str, file: str, home: Home) -> list[str]:
+    """Return the absolute paths and masks of the imports in a text."""
+    found = _imports(parse(text, file), file, home)
+    return [wanted for word, wanted in found if word.plain.startswith("/")]
+
+
 def spots(lines: Sequence[Line], above: Spot = ()) -> Iterator[tuple[Spot, Line]]:
     """Yield every line with its position."""
     for index, line in enumerate(lines):
@@ -86,16 +100,21 @@ def change_global(text: str, words: tuple[str, ...], setting: Setting) -> str:
 def with_imports(text: str, file: str, folder: str, home: Home) -> str:
     """Return the text with its file imports redirected to copies below a folder.
 
+    Files that a copied configuration lacks are redirected as well: Caddy must not read this
+    machine's in their place.
+
     Args:
         text: text of the file.
         file: its absolute path.
         folder: folder of the copies.
         home: the host of the files.
     """
-    found = _file_imports(parse(text, file), file, home)
-    return _applied(
-        text, [(word.start, word.end, f"`{folder}{pattern}`") for word, pattern in found]
-    )
+    pieces = []
+    for word, wanted in _imports(parse(text, file), file, home):
+        if _matches(wanted, home) or (home.is_copy and word.plain.startswith("/")):
+            place = home.located(wanted) or wanted
+            pieces.append((word.start, word.end, f"`{folder}{place}`"))
+    return _applied(text, pieces)
 
 
 def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
@@ -109,7 +128,7 @@ def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
         if word.start not in alone:
             continue
         indent = _indent_of(text, word.start)
-        inner = (each for each in home.matches(pattern) if each in texts)
+        inner = (each for each in _matches(pattern, home) if each in texts)
         body = "\n".join(inlined(texts, each, home).rstrip("\n") for each in inner)
         rows = [f"{indent}{row}" if row else row for row in body.split("\n")]
         pieces.append((start, word.end, "\n".join(rows)))
@@ -119,7 +138,7 @@ def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
 def unmatched(texts: Mapping[str, str], home: Home) -> list[str]:
     """Return the absolute masks of imports that no file matches; Caddy ignores them."""
     found = (each for file, text in texts.items() for each in _imports(parse(text), file, home))
-    return [mask for _, mask in found if "*" in mask and not home.matches(mask)]
+    return [mask for _, mask in found if "*" in mask and not _matches(mask, home)]
 
 
 def count_sites(texts: Mapping[str, str], file: str, home: Home) -> int:
@@ -133,7 +152,7 @@ def count_sites(texts: Mapping[str, str], file: str, home: Home) -> int:
     for line in lines:
         if line.opened is None and line.name == "import":
             found = imported.get(line.words[1].start) if len(line.words) > 1 else None
-            files = home.matches(found) if found else []
+            files = _matches(found, home) if found else []
             count += sum(count_sites(texts, each, home) for each in files if each in texts)
         elif not line.name or line.name.startswith(("(", "&(")):
             continue  # global options, a snippet, a named route
@@ -176,13 +195,28 @@ def _read(path: str, texts: dict[str, str], home: Home, depth: int) -> None:
     except OSError as error:
         raise DefinitionError(f"cannot be read: {error.strerror}", path=path) from None
     for _, pattern in _file_imports(parse(texts[path], path), path, home):
-        for found in home.matches(pattern):
+        for found in _matches(pattern, home):
             _read(found, texts, home, depth + 1)
 
 
 def _file_imports(lines: Sequence[Line], file: str, home: Home) -> Iterator[tuple[Word, str]]:
     # A snippet of another file has no match either.
-    return (found for found in _imports(lines, file, home) if home.matches(found[1]))
+    return (found for found in _imports(lines, file, home) if _matches(found[1], home))
+
+
+def _matches(wanted: str, home: Home) -> list[str]:
+    """Return the files of an import; a copy has none of this machine's own."""
+    place = home.located(wanted)
+    return home.matches(place) if place else []
+
+
+def _missing(text: str, file: str, home: Home) -> Iterator[MissingFile]:
+    for word, wanted in _imports(parse(text, file), file, home):
+        absolute = word.plain.startswith("/")
+        if absolute and not glob.has_magic(wanted) and not _matches(wanted, home):
+            line = text.count("\n", 0, word.start) + 1
+            place = home.located(wanted) or wanted
+            yield MissingFile(f"import {word.plain}", wanted, place, file, line)
 
 
 def _imports(lines: Sequence[Line], file: str, home: Home) -> Iterator[tuple[Word, str]]:

@@ -158,7 +158,12 @@ def adapted(texts: Mapping[str, str], main: str, home: Home) -> Json:
         for file, text in texts.items():
             changed = caddyfile.with_imports(text, file, folder, home)
             home.write(f"{folder}{file}", changed.encode("utf-8", "surrogateescape"))
-        said = _asked(f"{folder}{main}", home, cwd=str(PurePath(main).parent), shown=main)
+        try:
+            said = _asked(f"{folder}{main}", home, cwd=str(PurePath(main).parent), shown=main)
+        except DefinitionError as error:
+            shown = (error.path or "").replace(folder, "")
+            words = error.message.replace(folder, "")
+            raise DefinitionError(words, path=shown, line=error.line) from None
         return json.loads(said.replace(folder, ""))
 
 
@@ -309,6 +314,8 @@ def _config(text: str, file: str, home: Home) -> Json:
         return config
     unset = caddyfile.unset(text, home)
     try:
+        if home.is_copy:
+            return adapted(caddyfile.read(file, home), file, home)
         made: Json = json.loads(_asked(file, home))
     except DefinitionError as error:
         if not unset:

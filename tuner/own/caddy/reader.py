@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tuner.errors import DefinitionError
 from tuner.own.caddy import caddyfile, in_place, server
+from tuner.own.copies import guessed, named
 from tuner.own.files import HERE, Files
 from tuner.own.home import Home, LocalHome
+from tuner.own.missing import refuse
 from tuner.own.patch import plain
 from tuner.own.reader import Commands, FoundService, Service
 from tuner.own.server import OwnConfiguration, OwnOptions
@@ -27,14 +31,36 @@ place = None
 
 def read(wishes: OwnOptions, workload: Workload, target: Target, program: str) -> OwnConfiguration:
     """Implement ``Reader.read``."""
-    added = read_env_file(wishes.env_file) if wishes.env_file else {}
-    return replace(server.read(wishes, workload, LocalHome(program, added)), target=target)
+    return replace(server.read(wishes, workload, _home(wishes, program)), target=target)
 
 
 def sites_of(wishes: OwnOptions, workload: Workload, program: str) -> tuple[str, ...]:
     """Implement ``Reader.sites_of``."""
+    return tuple(server.sites_of(wishes, workload, _home(wishes, program)))
+
+
+def _home(wishes: OwnOptions, program: str) -> LocalHome:
+    """Return this machine, with the folders that stand for paths of a copied configuration."""
     added = read_env_file(wishes.env_file) if wishes.env_file else {}
-    return tuple(server.sites_of(wishes, workload, LocalHome(program, added)))
+    return with_copies(wishes.config, LocalHome(program, added, named(wishes.prefix)))
+
+
+def with_copies(config: str, home: LocalHome) -> LocalHome:
+    """Return a home with the path for which the folder of a main file stands, if it is a copy.
+
+    Raises:
+        DefinitionError: the copy lacks a file, or one cannot be read.
+    """
+    main = str(Path(config).absolute())
+    if main.endswith(".json"):
+        return home
+    with contextlib.suppress(OSError, DefinitionError):  # Reading the configuration reports them.
+        text = home.read(main).decode("utf-8", "surrogateescape")
+        imports = caddyfile.absolute_imports(text, main, home)
+        home = replace(home, copies=guessed(main, imports, home, home.copies))
+    if home.is_copy:
+        refuse(caddyfile.missing(main, home), home.copies, main, home)
+    return home
 
 
 def read_in_place(
@@ -70,7 +96,7 @@ def access_logs(main: str) -> tuple[str, ...]:
     """Implement ``Reader.access_logs``; those of JSON are unknown."""
     if main.endswith(".json"):
         return ()
-    texts = caddyfile.read(main, LocalHome(""))
+    texts = caddyfile.read(main, with_copies(main, LocalHome("")))
     found = [statement for text in texts.values() for statement in statements(text)]
     paths = [one.words[2] for one in found if _is_access_log(one) and len(one.words) > 2]
     return tuple(path for path in paths if path.startswith("/") and "{" not in path)

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import DefinitionError
+from tuner.own.copies import Copies, guessed, named
 from tuner.own.files import HERE, Files
-from tuner.own.nginx.copies import Copies, guessed, named
-from tuner.own.nginx.missing import MissingFile, refuse
+from tuner.own.missing import MissingFile, refuse
 from tuner.own.nginx.unfilled import explained
 from tuner.reading import nginx_text
 from tuner.reading.nginx_lua import LUA
@@ -323,7 +323,11 @@ class _Reader:
             lacking.append(wanted if self.copies.is_foreign(wanted) else place)
         self.missing += [
             MissingFile(
-                include.args[0], path if masked else wanted, path, include.file, include.line
+                f"include {include.args[0]!r}",
+                path if masked else wanted,
+                path,
+                include.file,
+                include.line,
             )
             for path in lacking
         ]

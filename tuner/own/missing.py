@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tuner.errors import DefinitionError
+from tuner.own.copies import Copies
 from tuner.own.files import Files
-from tuner.own.nginx.copies import Copies
 
 _SHIPPED = frozenset(
     {
@@ -30,7 +30,7 @@ class MissingFile:
     """A file that an include names and that is not there."""
 
     include: str
-    """Argument of the include."""
+    """The words that include it."""
     wanted: str
     """Absolute path as the configuration names it."""
     place: str
@@ -68,8 +68,7 @@ def refuse(missing: Sequence[MissingFile], copies: Copies, main: str, files: Fil
     ways = [f"read those of this machine's Nginx with {' '.join(options)}"] if options else []
     ways += [_remedy(others[0], copies, main)] if others else []
     raise DefinitionError(
-        f"include {first.include!r}: {said} {', '.join(places[:_MOST_NAMED])}{more};"
-        f" {', and '.join(ways)}",
+        f"{first.include}: {said} {', '.join(places[:_MOST_NAMED])}{more}; {', and '.join(ways)}",
         path=first.file,
         line=first.line,
     )
@@ -86,4 +85,5 @@ def _remedy(missing: MissingFile, copies: Copies, main: str) -> str:
         )
     if copies.is_copy:
         return "put it there"
-    return "put it there, or give a copy of the whole folder with --config COPY/nginx.conf"
+    name = PurePosixPath(main).name
+    return f"put it there, or give a copy of the whole folder with --config COPY/{name}"

@@ -27,6 +27,8 @@ class Copies:
     """Path and folder; the first that fits counts."""
     is_copy: bool = False
     """True if the main file is part of a copy."""
+    folder: str = ""
+    """Folder of the main file, if that is part of a copy."""
 
     def located(self, path: str) -> str:
         """Return where a file of the configuration is."""
@@ -41,7 +43,10 @@ class Copies:
 
     def is_foreign(self, path: str) -> bool:
         """Return whether a path is this machine's own, which a copy does not have."""
-        return self.is_copy and is_of_system(path) and not self.covers(path)
+        if not self.is_copy or not is_of_system(path) or self.covers(path):
+            return False
+        copied = (self.folder, *(folder for _, folder in self.folders))
+        return not any(PurePosixPath(path).is_relative_to(folder) for folder in copied if folder)
 
     def followed(self, path: str) -> str:
         """Return the file of a copy that a link leads to; links have the paths of their server."""
@@ -49,6 +54,10 @@ class Copies:
             return path
         target = os.readlink(path)  # noqa: PTH115 - the same
         return self.located(target) if os.path.isabs(target) else path  # noqa: PTH117 - the same
+
+
+NO_COPIES = Copies()
+"""Nothing is copied: the server itself reads the files."""
 
 
 def is_installed(main: str) -> bool:
@@ -101,5 +110,5 @@ def guessed(main: str, includes: Sequence[str], files: Files, given: Copies) -> 
 
     best = max(map(rank, candidates), default=None)
     if best is None or (wide.folders and best[0] < 1):
-        return Copies(given.folders, is_copy=given.is_copy or bool(outside))
-    return Copies((*given.folders, (best[-1], str(folder))), is_copy=True)
+        return Copies(given.folders, given.is_copy or bool(outside), str(folder))
+    return Copies((*given.folders, (best[-1], str(folder))), is_copy=True, folder=str(folder))
