@@ -40,7 +40,7 @@ def _play(campaign: Campaign, given: argparse.Namespace) -> list[Outcome]:
         for words in outcome.broken:
             click.echo(f"{case.words}: {words}")
         if given.only is not None:
-            for ended in (outcome.struck, outcome.resumed):
+            for ended in (*outcome.struck, outcome.resumed):
                 click.echo(
                     f"--- exit code {ended.code}, {ended.took_s:.1f} s\n{ended.out}{ended.err}"
                 )

@@ -1,5 +1,7 @@
 """One case of the campaign: a command, a fault at one of its crossings, a resumption, the checks.
 
+In a third of the cases, a second fault strikes the resumption, which is then resumed in its turn.
+
 ``broken`` is the one function that checks, from outside and afterwards.
 """
 
@@ -11,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,8 +40,20 @@ from tuner.testing.faults import FAULTS, Crossings, Fault, FaultTarget
 
 _DISK = "size=24m,mode=755"
 _LEAST_REPORT_BYTES = 10_000
+_TWO_SHARE = 1 / 3
+"""Share of cases with a second fault."""
 NEEDS_ROOT = frozenset({"full disk", "read-only disk"})
 """Faults of a file system, which only root mounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault at one of the crossings."""
+
+    fault: Fault
+    crossing: int
+    share: float
+    """A number from [0, 1) for what else is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +62,19 @@ class Case:
 
     number: int
     scenario: Scenario
-    fault: Fault
-    crossing: int
-    share: float
+    strikes: tuple[Strike, ...]
+    """The first strikes the command, each other one its resumption."""
+
+    @property
+    def fault(self) -> Fault:
+        """The first fault."""
+        return self.strikes[0].fault
 
     @property
     def words(self) -> str:
         """Description in one line."""
-        return f"{self.number}: {self.scenario.name}, {self.fault.name} at {self.crossing}"
+        struck = ", then ".join(f"{each.fault.name} at {each.crossing}" for each in self.strikes)
+        return f"{self.number}: {self.scenario.name}, {struck}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +82,10 @@ class Outcome:
     """A case with what was found."""
 
     case: Case
-    struck: Ended
+    struck: tuple[Ended, ...]
+    """The ends of the commands that were struck."""
     resumed: Ended
+    """The end of the last resumption, which nothing strikes."""
     broken: tuple[str, ...]
     """Invariants that do not hold, each in a sentence."""
 
@@ -80,12 +101,16 @@ def cases(count: int, seed: int, known: dict[str, int]) -> Iterator[Case]:
     usable = [f for f in FAULTS.values() if os.geteuid() == 0 or f.name not in NEEDS_ROOT]
     for number in range(count):
         draw = random.Random(f"{seed}/{number}")
-        fault = usable[number % len(usable)]
+        faults = [usable[number % len(usable)]]
+        if draw.random() < _TWO_SHARE:
+            faults.append(draw.choice(usable))
         # Nothing can add to a study that was removed.
-        fitting = [s for s in SCENARIOS if not (s.extends and fault.name == "removed folder")]
-        scenario = draw.choice(fitting)
-        at = draw.randrange(known[scenario.name])
-        yield Case(number, scenario, fault, at, draw.random())
+        removed = any(fault.name == "removed folder" for fault in faults)
+        scenario = draw.choice([s for s in SCENARIOS if not (s.extends and removed)])
+        strikes = (
+            Strike(fault, draw.randrange(known[scenario.name]), draw.random()) for fault in faults
+        )
+        yield Case(number, scenario, tuple(strikes))
 
 
 class Campaign:
@@ -108,24 +133,18 @@ class Campaign:
 
     def play(self, case: Case) -> Outcome:
         """Run a case to its end."""
-        with self._place(case.scenario) as (folder, now_s):
-            study = folder / case.scenario.study
-            target = FaultTarget(folder, study, _again(case.scenario), case.share)
-
-            def strikes(note: Note) -> Crossings:
-                def strike() -> None:
-                    note(struck=True)
-                    complain = replace(target, complain=lambda words: note(complaint=words))
-                    case.fault.strike(complain)
-
-                return Crossings(case.crossing, strike)
-
-            struck = run(case.scenario.begin, folder, strikes, now_s=now_s)
-            case.fault.heal(target)
-            line = case.scenario.resume if _is_begun(study) else case.scenario.begin
-            resumed = run(line, folder, no_fault, now_s=struck.now_s)
+        with self._place(case.scenario) as (folder, earlier_s):
+            scenario, study = case.scenario, folder / case.scenario.study
+            line, now_s, struck = scenario.begin, earlier_s, list[Ended]()
+            for strike in case.strikes:
+                target = FaultTarget(folder, study, _again(scenario), strike.share)
+                struck.append(run(line, folder, _striking(strike, target), now_s=now_s))
+                strike.fault.heal(target)
+                now_s = struck[-1].now_s
+                line = scenario.resume if _is_begun(study) else scenario.begin
+            resumed = run(line, folder, no_fault, now_s=now_s)
             wrong = tuple(broken(case, folder, struck, resumed))
-        return Outcome(case, struck, resumed, wrong)
+        return Outcome(case, tuple(struck), resumed, wrong)
 
     def _whole(self, scenario: Scenario) -> Ended:
         """Run a scenario without a fault and keep its folder."""
@@ -157,25 +176,40 @@ class Campaign:
             yield folder, float((self._kept / f"{scenario.after.name}.now").read_text())
 
 
+def _striking(strike: Strike, target: FaultTarget) -> Callable[[Note], Crossings]:
+    """Return what makes the counter of a command that is struck."""
+
+    def make(note: Note) -> Crossings:
+        def now() -> None:
+            note(struck=True)
+            strike.fault.strike(replace(target, complain=lambda words: note(complaint=words)))
+
+        return Crossings(strike.crossing, now)
+
+    return make
+
+
 def _again(scenario: Scenario) -> Sequence[str]:
     """Return the command line that resumes a scenario."""
     return (sys.executable, "-m", "tuner", *scenario.resume)
 
 
-def broken(case: Case, folder: Path, struck: Ended, resumed: Ended) -> Iterator[str]:
+def broken(case: Case, folder: Path, struck: Sequence[Ended], resumed: Ended) -> Iterator[str]:
     """Yield what does not hold after a case."""
-    for name, ended in (("struck", struck), ("resumed", resumed)):
+    for name, ended in (*(("struck", ended) for ended in struck), ("resumed", resumed)):
         if "Traceback" in ended.err:
             yield f"{name}: a traceback: {_last(ended.err)}"
         if ended.took_s > PATIENCE_S:
             yield f"{name}: took {ended.took_s:.0f} s"
         yield from ended.complaints
-    if not struck.struck:
+    # A resumption may have fewer crossings than the whole command.
+    if not struck[0].struck:
         yield "the fault did not strike"
-    if struck.code not in {0, 1, 2, 3} | case.fault.code:
-        yield f"exit code {struck.code}: {_last(struck.err)}"
-    if struck.code > 0 and not struck.err.strip():
-        yield f"exit code {struck.code} without a message"
+    for strike, ended in zip(case.strikes, struck, strict=True):
+        if ended.code not in {0, 1, 2, 3} | strike.fault.code:
+            yield f"exit code {ended.code}: {_last(ended.err)}"
+        if ended.code > 0 and not ended.err.strip():
+            yield f"exit code {ended.code} without a message"
     if resumed.code:
         yield f"cannot be resumed (exit code {resumed.code}): {_last(resumed.err)}"
         return
@@ -183,7 +217,9 @@ def broken(case: Case, folder: Path, struck: Ended, resumed: Ended) -> Iterator[
     yield from _left(folder)
 
 
-def _record_is_whole(case: Case, folder: Path, struck: Ended, resumed: Ended) -> Iterator[str]:
+def _record_is_whole(
+    case: Case, folder: Path, struck: Sequence[Ended], resumed: Ended
+) -> Iterator[str]:
     study = folder / case.scenario.study
     try:
         records = _records(study)
@@ -199,11 +235,14 @@ def _record_is_whole(case: Case, folder: Path, struck: Ended, resumed: Ended) ->
     ]
     if len(set(there)) < len(there):
         yield "a window is in the record twice"
-    lost = {*struck.windows, *resumed.windows} - {*there}
-    if case.fault.name == "removed folder":
-        lost -= {*struck.windows}
-    if lost:
-        yield f"{len(lost)} of {len(struck.windows)} reported windows are lost"
+    reported: set[str] = set()
+    for strike, ended in zip(case.strikes, struck, strict=True):
+        reported |= {*ended.windows}
+        if strike.fault.name == "removed folder" and ended.struck:
+            reported.clear()
+    reported |= {*resumed.windows}
+    if lost := reported - {*there}:
+        yield f"{len(lost)} of {len(reported)} reported windows are lost"
     if any(record.ended_unix_s is None for record in records):
         yield "the study has no end"
     if all(result.contest is None and result.verdict is None for result in results):

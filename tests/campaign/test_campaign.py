@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign.machine import NEEDS_ROOT, Campaign, Case, Outcome, broken, cases, rows
+from tests.campaign.machine import NEEDS_ROOT, Campaign, Case, Outcome, Strike, broken, cases, rows
 from tests.campaign.scenarios import SCENARIOS, Ended
 from tests.cli.conftest import done
 from tuner.hosts import local
@@ -64,12 +64,12 @@ def test_a_campaign_follows_from_its_seed() -> None:
 
 def test_what_is_broken_is_found(tmp_path: Path) -> None:
     """The checks have teeth: a traceback, a wrong exit code, silence, no record, a complaint."""
-    case = Case(0, SCENARIOS[0], FAULTS["kill"], 3, 0.5)
+    case = Case(0, SCENARIOS[0], (Strike(FAULTS["kill"], 3, 0.5),))
     for name in ("tmp", "state"):
         (tmp_path / name).mkdir()
 
     def found(struck: Ended, resumed: Ended = ENDED) -> str:
-        return "; ".join(broken(case, tmp_path, struck, resumed))
+        return "; ".join(broken(case, tmp_path, [struck], resumed))
 
     assert "a traceback" in found(replace(ENDED, err="Traceback (most recent call last)"))
     assert "exit code 70" in found(replace(ENDED, code=70, err="tuner failed"))
@@ -84,17 +84,17 @@ def test_what_is_broken_is_found(tmp_path: Path) -> None:
 
 def test_lost_windows_and_what_is_left_are_found(done: Path, tmp_path: Path) -> None:
     """A whole record that lacks a reported window; a temporary file, a lock, a claim."""
-    case = Case(0, SCENARIOS[0], FAULTS["kill"], 3, 0.5)
+    case = Case(0, SCENARIOS[0], (Strike(FAULTS["kill"], 3, 0.5),))
     study = tmp_path / case.scenario.study
     shutil.copytree(done, study)
     (tmp_path / "tmp").mkdir()
-    assert list(broken(case, tmp_path, ENDED, ENDED)) == []
+    assert list(broken(case, tmp_path, [ENDED], ENDED)) == []
     (tmp_path / "tmp" / "forgotten").write_text("")
     (study / LOCK).write_text("")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         local.claim(study, tmp_path / "lab", tmp_path / "work")
-    found = list(broken(case, tmp_path, replace(ENDED, windows=("none",)), ENDED))
+    found = list(broken(case, tmp_path, [replace(ENDED, windows=("none",))], ENDED))
     assert found[0] == "1 of 1 reported windows are lost"
     assert found[1].startswith("left: the claim of ")
     assert found[2:] == ["left: tmp/forgotten", f"left: {case.scenario.study / LOCK}"]
@@ -116,6 +116,6 @@ def test_crossings_are_counted_and_one_strikes(tmp_path: Path) -> None:
 
 def test_the_table_counts_by_fault() -> None:
     """One row for each fault, with its cases and those in which something broke."""
-    case = Case(0, SCENARIOS[0], FAULTS["kill"], 3, 0.5)
-    outcomes = [Outcome(case, ENDED, ENDED, ()), Outcome(case, ENDED, ENDED, ("lost",))]
+    case = Case(0, SCENARIOS[0], (Strike(FAULTS["kill"], 3, 0.5),))
+    outcomes = [Outcome(case, (ENDED,), ENDED, wrong) for wrong in ((), ("lost",))]
     assert rows(outcomes) == [("processes", "kill", 2, 1)]
