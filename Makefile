@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 # Inside the environment, so that whoever deletes it deletes them too.
 STAMPS := $(VENV)/stamps
 # Without the job server of make, whose descriptors only a make of its own inherits.
-CARGO := env --unset=MAKEFLAGS cargo
+CARGO := env --unset=MAKEFLAGS --unset=MFLAGS cargo
 CRATE := --manifest-path loadgen/Cargo.toml --locked
 GENERATOR_SOURCES := $(shell find loadgen -name target -prune -o -type f -print)
 

@@ -143,7 +143,9 @@ def test_ctrl_c_during_an_import_is_an_interruption() -> None:
 def test_a_signal_in_a_finalizer_still_ends_the_command(number: signal.Signals) -> None:
     """Python drops the exception of a finalizer, and would print a traceback."""
     program = (
-        "import os, sys, time\n"
+        "import os, signal, sys, time\n"
+        # Under nohup, SIGHUP is ignored here and in what is started from here.
+        f"signal.signal({int(number)}, signal.SIG_DFL)\n"
         "from tuner.cli import ending\n"
         "class Collected:\n"
         "    def __del__(self):\n"

@@ -199,7 +199,7 @@ def patched(taken: Taken[OwnT, CaseT], files: Mapping[str, str]) -> Iterator[Pat
     """A copy of the user's folder after ``patch -p0``: what the export holds, file for file."""
     copy = taken.folder.with_name(f"{taken.folder.name}-copy")
     # A server that ends may leave its socket in the lab for a moment.
-    shutil.copytree(taken.folder, copy, ignore=shutil.ignore_patterns("lab"))
+    shutil.copytree(taken.folder, copy, ignore=shutil.ignore_patterns("lab", "run"))
     try:
         command = ["patch", "-p0", "-s", "-d", str(copy)]
         subprocess.run(command, input=files["own.patch"], text=True, check=True)
@@ -214,7 +214,9 @@ def patched(taken: Taken[OwnT, CaseT], files: Mapping[str, str]) -> Iterator[Pat
 @contextmanager
 def running(command: list[str], pid_file: Path) -> Iterator[None]:
     """A server while it is asked."""
-    subprocess.run(command, check=True)
+    # Caddy's default port of administration may be another test's.
+    admin = f"unix/{pid_file.with_suffix('.admin')}"
+    subprocess.run(command, check=True, env={**os.environ, "CADDY_ADMIN": admin})
     try:
         yield
     finally:
