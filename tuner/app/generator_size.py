@@ -46,15 +46,18 @@ def preflight_sized(
         wanted = replace(definition.cpus, generator=cpus) if cpus else definition.cpus
         return [look(replace(definition, cpus=wanted))]
 
-    (found,) = sized(on, folder, progress)
-    return found
+    (found,), reasons = sized(on, folder, progress)
+    return replace(found, notes=(*found.notes, *reasons))
 
 
-def sized(look: MakePreflights, folder: Path, progress: RunProgress) -> Sequence[Preflight]:
+def sized(
+    look: MakePreflights, folder: Path, progress: RunProgress
+) -> tuple[Sequence[Preflight], Sequence[str]]:
     """Return preflights of new studies with a generator that is large enough, if its host is.
 
-    Nothing is measured where the generator cannot grow: the user names CPUs or a rate, the service
-    of a host is tuned in place, or the host has no further cores.
+    The second part has a note on each enlargement. Nothing is measured where the generator cannot
+    grow: the user names CPUs or a rate, the service of a host is tuned in place, or the host has no
+    further cores.
 
     Args:
         look: makes the preflights.
@@ -65,15 +68,17 @@ def sized(look: MakePreflights, folder: Path, progress: RunProgress) -> Sequence
         DefinitionError, HostError, InstrumentError: as the preflight, or as a measurement.
     """
     cpus: tuple[int, ...] = ()
+    reasons: list[str] = []
     found = look(cpus)
     growing = all(each.definition.cpus == BY_RULES for each in found)
     while growing and any(map(_can_grow, found)):
-        more = _larger(found, folder / _FOLDER, progress)
+        more, why = _larger(found, folder / _FOLDER, progress)
         growing = len(more) > len(cpus)
         cpus = more if growing else cpus
+        reasons += why
         # The end of the lab has closed the connections to its hosts.
         found = look(cpus)
-    return found
+    return found, reasons
 
 
 def _can_grow(found: Preflight) -> bool:
@@ -83,9 +88,12 @@ def _can_grow(found: Preflight) -> bool:
     return len(found.premises.generator_cpus(len(now) + 1)) > len(now)
 
 
-def _larger(found: Sequence[Preflight], folder: Path, progress: RunProgress) -> tuple[int, ...]:
-    """Return CPUs for a generator that is the limit of a baseline; empty if it is of none."""
+def _larger(
+    found: Sequence[Preflight], folder: Path, progress: RunProgress
+) -> tuple[tuple[int, ...], list[str]]:
+    """Return CPUs for a generator that is the limit of a baseline, and why; both may be empty."""
     wanted: tuple[int, ...] = ()
+    reasons: list[str] = []
     for each in filter(_can_grow, found):
         capacity = _capacity(each, folder, progress)
         if not capacity.generator_bound or not capacity.busy_share:
@@ -93,12 +101,12 @@ def _larger(found: Sequence[Preflight], folder: Path, progress: RunProgress) -> 
         apart = not each.premises.generates_there
         cores = cores_needed(each.cores, capacity.busy_share, apart=apart)
         wanted = max(wanted, each.premises.generator_cpus(cores), key=len)
-        progress.note(
+        reasons.append(
             f"the generator is the limit on {counted(len(each.cores.generator), 'core')}: at"
             f" {capacity.per_s:,.0f}/s the CPUs of {each.server.words} are"
             f" {capacity.busy_share:.0%} busy; it gets the CPUs {cpu_ranges(wanted)}"
         )
-    return wanted
+    return wanted, reasons
 
 
 def _capacity(found: Preflight, folder: Path, progress: RunProgress) -> Capacity:

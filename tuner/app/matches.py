@@ -195,9 +195,14 @@ def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = No
         chosen = {"generator_cpus": cpu_ranges(cpus)} if cpus else {}
         return [*_look_at(entries, base, {**options, **chosen}, name, turn).values()]
 
-    looks = on(()) if resume else sized(on, folder, progress)
+    looks, reasons = (on(()), ()) if resume else sized(on, folder, progress)
+    for words in reasons:
+        progress.note(words)
     programs = dict.fromkeys(entry.served_by for entry in entries)
-    found = dict(zip(programs, looks, strict=True))
+    found = {
+        program: replace(each, notes=(*each.notes, *reasons))
+        for program, each in zip(programs, looks, strict=True)
+    }
     if chosen := cpu_ranges(looks[0].definition.cpus.generator):
         match = replace(match, options={**options, "generator_cpus": chosen})
     place = RunFolder(folder, caller, match.as_dict(), resume=resume)
