@@ -180,7 +180,7 @@ def open_fleet(options: Sequence[str]) -> Iterator[Fleet]:
         raise click.ClickException(reason)
     targets, generators = zip(*_REMOTE, *_WORKERS, strict=True)
     cpus = sorted(os.sched_getaffinity(0))
-    own = {target: cpu for (target, _), cpu in zip(_WORKERS, cpus, strict=False)}
+    own = {target: str(cpu) for (target, _), cpu in zip(_WORKERS, cpus, strict=False)}
     with (
         tempfile.TemporaryDirectory(prefix="tuner-fleet-") as folder,
         database() as server,

@@ -162,7 +162,7 @@ class BedHost:
     namespace: str
     port: str
     """The bridge's end of its cable."""
-    cpu: int
+    cpus: str
     services: tuple[str, ...] = ()
     systemd: bool = False
     """True if systemd is its process 1, which starts what Debian's packages enabled."""
@@ -192,7 +192,7 @@ class BedHost:
             self.process = subprocess.Popen(
                 [
                     *((*_JOINED, str(self.group / "cgroup.procs")) if self.systemd else ()),
-                    *("ip", "netns", "exec", self.namespace, "taskset", "-c", str(self.cpu)),
+                    *("ip", "netns", "exec", self.namespace, "taskset", "-c", self.cpus),
                     *("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork"),
                     *(("--cgroup",) if self.systemd else ()),
                     *("--kill-child=SIGKILL", "sh", "-ec"),
@@ -297,7 +297,7 @@ def bed(
     services: Mapping[str, tuple[str, ...]] | None = None,
     sizes: Mapping[str, str] | None = None,
     systemd: Sequence[str] = (),
-    cpus: Mapping[str, int] | None = None,
+    cpus: Mapping[str, str] | None = None,
 ) -> Iterator[Bed]:
     """Hosts by group, as in an inventory; all is gone afterwards.
 
@@ -308,8 +308,8 @@ def bed(
         services: what a host starts when it is switched on.
         sizes: how large a host's disk is (``64m``), where that matters.
         systemd: hosts whose process 1 is systemd; ``services`` are then those of the packages.
-        cpus: the CPU of a host, where it is not the generators' (the first) or the others' (the
-            last).
+        cpus: the CPUs of a host (``0-1``), where they are not the generators' (the first) or the
+            others' (the last).
     """
     names = list(dict.fromkeys(name for members in groups.values() for name in members))
     tag = hashlib.sha256(f"{os.getpid()}-{time.monotonic_ns()}".encode()).hexdigest()[:4]
@@ -334,7 +334,7 @@ def bed(
                 folder / name,
                 f"{bridge}-{name}",
                 f"{bridge}p{number}",
-                (cpus or {}).get(name, first if generates else last),
+                (cpus or {}).get(name, str(first if generates else last)),
                 (services or {}).get(name, ()),
                 systemd=name in systemd,
             )

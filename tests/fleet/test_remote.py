@@ -13,6 +13,7 @@ import pytest
 
 from tests.fleet.bed import Bed, bed
 from tests.fleet.conftest import skip_without_bed
+from tuner.store.store import Store, sqlite_url
 
 pytestmark = pytest.mark.integration
 
@@ -55,6 +56,24 @@ def test_one_configuration_is_measured_from_another_host(pair: Bed, tmp_path: Pa
     assert _processes(pair) == processes
     assert not list(pair["web"].root.glob("var/tmp/tuner-*"))
     assert not list((tmp_path / "state").glob("tuner/running/*.json"))
+
+
+@pytest.mark.fleet
+def test_a_generator_with_several_cores_is_sized_on_its_host(tmp_path: Path) -> None:
+    """Without a rate its capacity is measured first, in a lab that is gone before the study's."""
+    skip_without_bed()
+    groups = {"targets": ["web"], "generators": ["load"]}
+    everything = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    with bed(groups, cpus={"load": everything}) as made:
+        options = ("--inventory", str(made.inventory), "--time", "4s", "--name", "look")
+        done = tuner(tmp_path, "measure", "stock", *options)
+        assert done.returncode == 0, done.stderr
+        folder = tmp_path / "studies" / "look"
+        record = Store.open(sqlite_url(folder), "look").record()
+        grown = "the generator is the limit on" in " ".join(record.notes)
+        assert (len(record.cores.generator) > 1) == grown
+        assert not list(folder.glob("generator-size*"))
+        assert not list(made["web"].root.glob("var/tmp/tuner-*"))
 
 
 def test_an_application_stands_behind_a_target_on_a_host_of_its_own(tmp_path: Path) -> None:
