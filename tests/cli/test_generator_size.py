@@ -48,9 +48,9 @@ def machine(host: SimulatedHost, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return has
 
 
-def record() -> Record:
-    """Return the study's record."""
-    (store,) = open_all(sqlite_url(Path("studies/mine")), writing=False)
+def record(name: str = "mine") -> Record:
+    """Return a study's record."""
+    (store,) = open_all(sqlite_url(Path("studies") / name), writing=False)
     return store.record()
 
 
@@ -89,6 +89,17 @@ def test_a_resumed_study_keeps_its_cores_and_measures_none_again(
     host.faults = replace(host.faults, interrupted=set())
     assert sizes(tuner("optimize", "--resume", "--name", "mine")) == 0
     assert record().cores == before.cores
+
+
+def test_a_replication_on_the_same_host_has_the_same_cores(tuner: Tuner, machine: Machine) -> None:
+    """The baseline has a worker for each core, and must be the same."""
+    machine(16)
+    pair = ("compare", "hand", "stock", "--study", "static", "--time", "10s", "--name", "mine")
+    assert tuner(*pair).code == 0
+    assert sizes(tuner("replicate", "mine", "--name", "again")) == 0
+    first, second = record("mine"), record("again")
+    assert second.cores == first.cores
+    assert second.baseline == first.baseline
 
 
 def test_half_of_the_cores_are_the_most_and_the_report_says_so(

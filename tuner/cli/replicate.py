@@ -29,9 +29,10 @@ from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.definition.study_keys import CPU_KEYS
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
+from tuner.hosts import local
 from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import STUDIES
-from tuner.record.model import Original
+from tuner.record.model import Original, Record
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store
 
@@ -154,11 +155,20 @@ def _defined(
     first = evaluate(open_store(name, storage, writing=False).record())
     _original(first)
     confirm_measuring(first.record, caller)
-    # CPUs are numbered by the host, programs are files of it, and this may be another one.
-    anew = dict.fromkeys(("storage", "seed", "server_binary", *CPU_KEYS))
+    # CPUs are numbered by the host, programs are files of it, and this may be another one. On the
+    # same one, baselines have as many workers only on as many cores.
+    anew = dict.fromkeys(("storage", "seed", "server_binary"))
+    if not _is_here(first.record):
+        anew |= dict.fromkeys(CPU_KEYS)
     definition = load_study(BASE_STUDY, {**first.record.definition, **anew, **overrides(given)})
     called = as_name or free_name(f"{name}-replica")
     return first, replace(definition, name=called, finalists=1, others=())
+
+
+def _is_here(record: Record) -> bool:
+    """Return whether a study was measured on this machine alone."""
+    inventory = record.definition.get("inventory")
+    return not inventory and record.host.hostname == local.facts().hostname
 
 
 def _winner(first: StudyResult, found: Preflight) -> Configuration:
