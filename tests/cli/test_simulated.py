@@ -371,6 +371,20 @@ def test_an_interrupted_comparison_goes_on(tuner: Tuner, host: SimulatedHost) ->
 
 
 @pytest.mark.usefixtures("host")
+@pytest.mark.parametrize("objective", ["p99", "throughput"])
+def test_an_application_with_few_answers_a_second_is_tuned(
+    tuner: Tuner, host: SimulatedHost, objective: str
+) -> None:
+    """A window of half a second holds 30 of them, which is enough to count."""
+    host.truth = lambda _: Effect(capacity_per_s=60.0, cpu_us=0.95e6 / 60.0)
+    short = ("--study", "static", "--time", "1m", "--trials", "1", "--name", "mine")
+    done = tuner("optimize", "--objective", objective, *short)
+    assert done.code == 0, done.err
+    calibration = Store.open(sqlite_url(STUDY), "mine").record().calibration
+    assert calibration is not None
+    assert calibration.capacity_per_s == pytest.approx(60.0, rel=0.25)
+
+
 def test_a_comparison_that_ended_before_its_start_was_complete_begins_again(
     tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,8 +33,9 @@ from tuner.space.space import Space
 from tuner.stats.power import PooledSigma
 from tuner.words.terminal import duration
 
-SATURATION_GATES = Gates(samples_needed=1_000)
-"""Gates of closed loops, which need no resolution of the tail."""
+SATURATION_GATES = Gates(samples_needed=20)
+"""Gates of closed loops. They count answers and resolve no tail, and an application that answers 50
+requests a second is a server too."""
 _LOAD_ATTEMPTS = 3
 """Load points that are tried, each lower, until the baseline keeps up."""
 
