@@ -382,7 +382,7 @@ def test_an_application_with_few_answers_a_second_is_tuned(
     assert done.code == 0, done.err
     calibration = Store.open(sqlite_url(STUDY), "mine").record().calibration
     assert calibration is not None
-    assert calibration.capacity_per_s == pytest.approx(60.0, rel=0.25)
+    assert calibration.capacity_per_s == pytest.approx(60.0, rel=0.15)
 
 
 def test_a_comparison_that_ended_before_its_start_was_complete_begins_again(
