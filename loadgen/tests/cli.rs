@@ -342,7 +342,7 @@ fn signal(child: &Child, signal: i32) {
 fn signals_end_it() {
     for number in [libc::SIGTERM, libc::SIGINT] {
         let mut program = Controlled::start(&long_window(), &["--control"]);
-        crate::support::await_signal_handlers(program.child.id());
+        crate::support::await_handler(program.child.id(), libc::SIGTERM);
         std::thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         signal(&program.child, number);
@@ -386,7 +386,7 @@ fn it_dies_with_its_parent() {
     let mut output = BufReader::new(parent.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();
     let pid: u32 = line.trim().parse().unwrap();
-    crate::support::await_signal_handlers(pid);
+    crate::support::await_handler(pid, libc::SIGUSR2);
     // Closes its standard input, and so ends it.
     parent.wait().unwrap();
     let alive = || {

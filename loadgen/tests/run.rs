@@ -308,7 +308,7 @@ fn an_interrupt_keeps_what_was_measured() {
         run.args(["run", &url, "-c4", "-d60s", "-w0", "-R200", mode]);
         run.args(json.then_some("--json"));
         let child = run.stdout(std::process::Stdio::piped()).spawn().unwrap();
-        crate::support::await_signal_handlers(child.id());
+        crate::support::await_handler(child.id(), libc::SIGTERM);
         std::thread::sleep(std::time::Duration::from_millis(1500));
         // SAFETY: it is a child of this process that has not been waited for.
         unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
@@ -343,7 +343,7 @@ fn a_second_interrupt_does_not_wait() {
         "run", &url, "-c4", "-d600s", "-w0", "-R20", "-T600s", "--json",
     ]);
     let child = run.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    crate::support::await_signal_handlers(child.id());
+    crate::support::await_handler(child.id(), libc::SIGTERM);
     for _ in 0..2 {
         std::thread::sleep(std::time::Duration::from_millis(1500));
         // SAFETY: it is a child of this process that has not been waited for.

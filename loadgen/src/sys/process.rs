@@ -154,6 +154,8 @@ pub fn die_with_parent() {
         handle(libc::SIGUSR2, on_parent_death);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGUSR2 as u64, 0, 0, 0);
     }
+    // A parent that died before the last call sent no signal.
+    on_parent_death(libc::SIGUSR2);
 }
 
 /// The result of waiting for a descriptor.

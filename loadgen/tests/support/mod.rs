@@ -187,19 +187,20 @@ pub fn assert_accounted(line: &WindowLine) {
     assert_eq!(line.latency.corrected.count, line.offered - failed);
 }
 
-/// Wait until a process handles SIGTERM: a signal before that would kill it like any other.
-pub fn await_signal_handlers(pid: u32) {
+/// Wait until a process handles a signal: before that, SIGTERM would kill it like any other, and the
+/// death of its parent would go unnoticed (SIGUSR2).
+pub fn await_handler(pid: u32, signal: i32) {
     let status = format!("/proc/{pid}/status");
     for _ in 0..1000 {
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let mask = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        if mask.is_some_and(|mask| mask & (1 << (libc::SIGTERM - 1)) != 0) {
+        if mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0) {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("it never handled signals");
+    panic!("it never handled signal {signal}");
 }
 
 /// Return the definition that a schema refers to, or the schema itself.
