@@ -370,7 +370,6 @@ def test_an_interrupted_comparison_goes_on(tuner: Tuner, host: SimulatedHost) ->
     assert sorted(confirmed) == list(range(record.protocol.blocks))
 
 
-@pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("objective", ["p99", "throughput"])
 def test_an_application_with_few_answers_a_second_is_tuned(
     tuner: Tuner, host: SimulatedHost, objective: str
@@ -385,6 +384,7 @@ def test_an_application_with_few_answers_a_second_is_tuned(
     assert calibration.capacity_per_s == pytest.approx(60.0, rel=0.15)
 
 
+@pytest.mark.usefixtures("host")
 def test_a_comparison_that_ended_before_its_start_was_complete_begins_again(
     tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
