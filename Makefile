@@ -65,9 +65,8 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 	@touch $@
 
 # Studies own the machine's cores, so what measures runs one after another, and so does what changes
-# hosts, while the rest only computes (tests/conftest.py). Three, because tests of faults wait a lot; with
-# four, tests that judge times failed under load.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile
+# hosts, while the rest only computes (tests/conftest.py). Four, because tests of faults wait a lot.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and not gp and (not fleet or every_run)
 SYSTEM := nginx nghttpx h2load compose applications shells go chromium postgresql tools hosts rust-lints
