@@ -113,8 +113,7 @@ def place_generator(topology: Topology, wanted: WantedCpus = BY_RULES) -> tuple[
         DefinitionError: the named CPUs are not available there.
     """
     _refuse(topology, WantedCpus(generator=wanted.generator))
-    pool, isolated = _pool(topology, topology.cores, near=())
-    return wanted.generator or [*isolated, *pool][0][:1]
+    return wanted.generator or generator_cpus(topology, 1, apart=True)
 
 
 def generator_cpus(topology: Topology, cores: int, *, apart: bool) -> tuple[int, ...]:

@@ -56,6 +56,16 @@ class Copies:
         return self.located(target) if os.path.isabs(target) else path  # noqa: PTH117 - the same
 
 
+def copy_notes(main: str, read: Copies, given: Copies) -> list[str]:
+    """Return a note on each folder that stands for a path and that the user did not name."""
+    return [
+        f"{main} is a copy: {folder} is read for {path} (--prefix {path}=FOLDER names another"
+        " folder)"
+        for path, folder in read.folders
+        if (path, folder) not in given.folders
+    ]
+
+
 NO_COPIES = Copies()
 """Nothing is copied: the server itself reads the files."""
 

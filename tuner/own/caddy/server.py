@@ -29,7 +29,7 @@ from tuner.own.caddy.origin import read as read_origin
 from tuner.own.caddy.serving import CaddyServing, Needs, answering, serving
 from tuner.own.caddy.table import bind, changes
 from tuner.own.caddy.tree import Json, JsonPath, look, written
-from tuner.own.copies import named
+from tuner.own.copies import copy_notes, named
 from tuner.own.home import Home, LocalHome
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
@@ -331,12 +331,8 @@ def _notes(made: OwnCaddy, carried: CaddyLabConfiguration) -> tuple[str, ...]:
     count = len(own.origin.texts)
     notes = [f"own configuration: {own.origin.file}, {count} file{'s' * (count > 1)}"]
     home = own.origin.home
-    notes += [
-        f"{own.origin.file} is a copy: {folder} is read for {path} (--prefix {path}=FOLDER names"
-        " another folder)"
-        for path, folder in (home.copies.folders if isinstance(home, LocalHome) else ())
-        if (path, folder) not in named(own.wishes.prefix).folders
-    ]
+    if isinstance(home, LocalHome):
+        notes += copy_notes(own.origin.file, home.copies, named(own.wishes.prefix))
     empty = {name for text in own.origin.texts.values() for name in unset(text, home)}
     notes += [f"{{${name}}} is empty: {name} is not set {home.remedy}" for name in sorted(empty)]
     if own.workload.wire.tls is not None and own.serving.tls:

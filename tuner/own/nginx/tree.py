@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import DefinitionError
-from tuner.own.copies import Copies, guessed, named
+from tuner.own.copies import Copies, copy_notes, guessed, named
 from tuner.own.files import HERE, Files
 from tuner.own.missing import MissingFile, refuse
 from tuner.own.nginx.unfilled import explained
@@ -296,12 +296,7 @@ class _Reader:
         """Guess the path for which the main file's folder stands."""
         copies = guessed(str(self.main), includes, self.lying, self.copies)
         self._guess = copies == self.copies
-        self.notes += [
-            f"{self.main} is a copy: {folder} is read for {path} (--prefix {path}=FOLDER names"
-            " another folder)"
-            for path, folder in copies.folders
-            if (path, folder) not in self.copies.folders
-        ]
+        self.notes += copy_notes(str(self.main), copies, self.copies)
         self.copies = copies
 
     def _files(self, include: Directive) -> list[str]:
