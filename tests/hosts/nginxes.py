@@ -31,12 +31,12 @@ needs_nginx = [
 
 
 class NginxLab:
-    """A lab of its own with the real deployer on it."""
+    """A lab of its own with the real deployer on it, or with its modules alone."""
 
-    def __init__(self, study: Path) -> None:
+    def __init__(self, study: Path, deployer: type[AnsibleDeployer] = AnsibleDeployer) -> None:
         self.lab = local.lab_folder(study)
         self.work = study / "work"
-        self.deployer = AnsibleDeployer(self.lab, self.work, user=local.lab_user())
+        self.deployer = deployer(self.lab, self.work, user=local.lab_user())
         self.server = nginx.detect()
         self.cpus = (max(os.sched_getaffinity(0)),)
         self.space: Space = load_space(
@@ -65,9 +65,9 @@ class NginxLab:
 
 
 @contextmanager
-def nginx_lab(study: Path) -> Iterator[NginxLab]:
+def nginx_lab(study: Path, deployer: type[AnsibleDeployer] = AnsibleDeployer) -> Iterator[NginxLab]:
     """Yield a lab that is removed afterwards, after a failure too."""
-    made = NginxLab(study)
+    made = NginxLab(study, deployer)
     try:
         yield made
     finally:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.hosts.modules import ModuleDeployer
 from tests.hosts.nginxes import NginxLab, needs_nginx, nginx_lab
 from tests.phases.rig import HAND, STOCK, rig
 from tuner.generators.generator import Next, WindowPlan
@@ -96,7 +97,7 @@ def waits(pids: Sequence[int]) -> int:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxLab]:
     """A lab with one page."""
-    with nginx_lab(tmp_path_factory.mktemp("killed") / "study") as made:
+    with nginx_lab(tmp_path_factory.mktemp("killed") / "study", ModuleDeployer) as made:
         made.deployer.publish({"index.html": b"one"})
         yield made
 

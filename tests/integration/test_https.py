@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hosts.modules import ModuleDeployer
 from tests.hosts.nginxes import needs_nginx, nginx_lab
 from tuner.generators.generator import Endpoint, LoadGenerator, Next, WindowPlan, WindowSpec
 from tuner.generators.h2load import H2loadGenerator
@@ -50,7 +51,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     workload = load_workload("https")
     if refusal := nginx.refuses(nginx.detect(), workload.wire):
         pytest.skip(refusal)
-    with nginx_lab(folder / "study") as lab:
+    with nginx_lab(folder / "study", ModuleDeployer) as lab:
         lab.deployer.publish(generate(workload))
         ground = replace(lab.ground, protocol="http2", certificate=made)
         port = local.free_ports(1)[0]

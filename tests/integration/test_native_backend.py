@@ -13,6 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.hosts.modules import ModuleDeployer
 from tests.hosts.nginxes import ask, needs_nginx, nginx_lab
 from tests.integration import applications
 from tests.own.real import free_port, running
@@ -235,7 +236,7 @@ def test_a_real_client_of_grpc_is_answered(folder: Path) -> None:
 def test_the_backend_is_deployed_and_proved_live(tmp_path: Path) -> None:
     """As the backends over HTTP are, with the program where its account can run it."""
     workload = load_workload("proxy")
-    with nginx_lab(tmp_path / "study") as lab:
+    with nginx_lab(tmp_path / "study", ModuleDeployer) as lab:
         program = local.runnable(str(loadgen_binary()), lab.lab)
         ground = replace(lab.ground, binary=program)
         (port,) = local.free_ports(1)

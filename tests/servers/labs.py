@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.hosts.modules import ModuleDeployer
 from tests.spaces import load_space
 from tuner.errors import HostError
 from tuner.hosts import local
-from tuner.hosts.ansible import AnsibleDeployer
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.machine.facts import ServerFacts
 from tuner.servers import backend
@@ -35,6 +35,7 @@ ROLES = {
     "caddy/static": "static",
     "caddy/proxy": "proxy",
     "nghttpx/terminator": "proxy",
+    "haproxy/proxy": "proxy",
 }
 """A workload that each built-in space is for."""
 
@@ -57,7 +58,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class ServerLab:
-    """A lab of its own with the real deployer on it, and a backend where the space needs one."""
+    """A lab of its own with the deployer's modules on it, and a backend if the space needs one."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class ServerLab:
         self.facts = here(name)
         self.workload: Workload = workload or load_workload(ROLES[space])
         self.lab = local.lab_folder(study)
-        self.deployer = AnsibleDeployer(self.lab, study / "work", user=local.lab_user())
+        self.deployer = ModuleDeployer(self.lab, study / "work", user=local.lab_user())
         cpus = (max(os.sched_getaffinity(0)),)
         self.space: Space = load_space(
             space, server_version=self.facts.version_tuple, modules=self.facts.modules
