@@ -73,7 +73,9 @@ options:
       cpus: {type: list, elements: int, default: [], description: CPUs to be confined to.}
       open_files: {type: int, default: 0, description: Least limit of open files, if allowed.}
       live_header: {type: str, default: "", description: Header that holds the token.}
-      live_socket: {type: str, default: "", description: Socket whose /config/ holds the token.}
+      live_socket: {type: str, default: "", description: Administration socket.}
+      live_request: {type: str, default: "", description: A path or a line; its answer there
+        holds the token.}
 """
 
 INSTANCE = {
@@ -91,6 +93,7 @@ INSTANCE = {
     "open_files": {"type": "int", "default": 0},
     "live_header": {"type": "str", "default": ""},
     "live_socket": {"type": "str", "default": ""},
+    "live_request": {"type": "str", "default": ""},
 }
 ARGUMENTS = {
     "lab": {"type": "path", "required": True},
@@ -269,6 +272,19 @@ def write(instance, account):
             os.chown(path, account.pw_uid, account.pw_gid)
 
 
+def connect_socket(path):
+    """A connection to a Unix socket."""
+    # By way of the folder's descriptor: the path of a socket ends after 108 bytes (unix(7)).
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(1)
+        connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+        return connection
+    finally:
+        os.close(folder)
+
+
 class SocketConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
@@ -278,14 +294,7 @@ class SocketConnection(http.client.HTTPConnection):
 
     def connect(self):
         """Implement ``HTTPConnection.connect``."""
-        # By way of the folder's descriptor: the path of a socket ends after 108 bytes (unix(7)).
-        folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
-        try:
-            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(1)
-            self.sock.connect(f"/proc/self/fd/{folder}/{os.path.basename(self.path)}")
-        finally:
-            os.close(folder)
+        self.sock = connect_socket(self.path)
 
 
 def connect(url):
@@ -313,6 +322,19 @@ def ask(connection, path, header, limit):
         connection.close()
 
 
+def administered(path, request):
+    """Return an administration socket's answer to a path or a line; None without one."""
+    if request.startswith("/"):
+        return ask(SocketConnection(path), request, "", CONFIGURATION)
+    try:
+        with connect_socket(path) as connection:
+            connection.sendall(f"{request}\n".encode())
+            with connection.makefile("r", encoding="utf-8", errors="replace") as stream:
+                return stream.read(CONFIGURATION)
+    except OSError:
+        return None
+
+
 def proved(instance):
     """Return whether the instance has proved its configuration, and the error if it runs another.
 
@@ -329,7 +351,7 @@ def proved(instance):
         )
     if answer is None or not instance["live_socket"]:
         return answer is not None, None
-    running = ask(SocketConnection(instance["live_socket"]), "/config/", "", CONFIGURATION)
+    running = administered(instance["live_socket"], instance["live_request"])
     if running is not None and token not in running:
         return False, "the running configuration, from {}, is not {!r}".format(
             instance["live_socket"], token

@@ -37,9 +37,11 @@ class InstanceArguments:
     live_header: str = ""
     """Header with the token in the answer at ``live_url``; empty: the body is the token."""
     live_socket: str = ""
-    """Absolute path of an admin socket, or empty. GET ``/config/`` on it returns the running
-    configuration, which must also contain the token.
+    """Absolute path of an admin socket, or empty. Its answer to ``live_request``, the running
+    configuration, must also contain the token.
     """
+    live_request: str = ""
+    """Request to the admin socket: a path for GET, or a line such as ``show info``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,7 @@ def spec(
         live_url=ground.live_url(port),
         live_token=live,
         live_socket=str(directory / ADMIN_SOCKET),
+        live_request="/config/",
         environment={
             **environment,
             "HOME": home,

@@ -24,11 +24,10 @@ def refusal(server: str, name: str) -> str:
 
     Args:
         server: ``nginx``.
-        name: name of a parameter or a directive; ``-`` equals ``_``.
+        name: name of a parameter or a directive (``NeverList.entry``).
     """
-    plain = name.lower().replace("-", "_")
     for each in (server, _HOST):
-        found = never_list(each).listed.get(plain)
+        found = never_list(each).entry(name)
         if found is not None and not found.searched:
             return found.why
     return ""
@@ -40,7 +39,7 @@ def text_refusal(server: str, name: str) -> str:
     In addition to settings that are never searched, these are directives of which a parameter can
     set a part (``ssl_conf_command Options KTLS``), and those that include other text.
     """
-    found = never_list(server).listed.get(name)
+    found = never_list(server).entry(name)
     return refusal(server, name) or (found.why if found else "")
 
 
@@ -85,7 +84,7 @@ def reached(
 
 def _is_parameter(server: str, words: tuple[str, ...], statement: Statement) -> bool:
     """Return whether a directive sets only what parameters may set."""
-    found = never_list(server).listed.get(words[0])
+    found = never_list(server).entry(words[0])
     if found is None:
         return False
     inside = (*statement.within, statement.words)
@@ -94,7 +93,7 @@ def _is_parameter(server: str, words: tuple[str, ...], statement: Statement) -> 
 
 def _without_options(server: str, statement: Statement) -> Statement:
     """Return a directive without options that parameters may set, such as a log's buffer."""
-    found = never_list(server).listed.get(statement.name)
+    found = never_list(server).entry(statement.name)
     if found is None or not found.options:
         return statement
     kept = tuple(word for word in statement.words if not word.startswith(found.options))

@@ -6,8 +6,9 @@ show. ``docs/servers.md`` describes the file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from tuner.errors import DefinitionError
@@ -15,6 +16,7 @@ from tuner.paths import data_dir
 from tuner.reading.located import Node, read_yaml
 
 _FILE = "_never.yaml"
+_SEPARATOR = re.compile(r"[-. ]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,21 @@ class NeverList:
     """True if the server's language has variables (``$name``)."""
     variables: Mapping[str, str]
     """Variables that have the effect of a listed directive when set, with its name."""
+    by_plain_name: Mapping[str, NeverEntry] = field(default_factory=dict)
+    """The same entries by ``plain_name``."""
+
+    def entry(self, name: str) -> NeverEntry | None:
+        """Return the entry of a parameter or a directive; None if it is not listed.
+
+        ``-``, ``.`` and a blank equal ``_``: the parameter ``tune_maxrewrite`` stands for
+        ``tune.maxrewrite``.
+        """
+        return self.listed.get(name) or self.by_plain_name.get(plain_name(name))
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a parameter that a directive would have."""
+    return _SEPARATOR.sub("_", name.lower())
 
 
 @cache
@@ -65,7 +82,8 @@ def never_list(server: str) -> NeverList:
                 listed[name] = found
     entries = keys["variables"].entries() if "variables" in keys else {}
     variables = {name: node.one_of(tuple(listed)) for name, node in entries.items()}
-    return NeverList(listed, "variables" in keys, variables)
+    plain = {plain_name(name): found for name, found in listed.items()}
+    return NeverList(listed, "variables" in keys, variables, plain)
 
 
 def _listed(node: Node, *, searched: bool) -> Iterator[tuple[str, NeverEntry]]:
