@@ -352,7 +352,9 @@ def test_make_test_requires_everything_that_a_test_could_skip_for() -> None:
     known = re.findall(
         r"^    ([a-z0-9-]+)\) require_", (TOP / ".ci/require").read_text(), re.MULTILINE
     )
-    assert {"hosts", "h2load", "nghttpx", "chromium", "postgresql", "tools"} <= set(system.split())
+    assert {"hosts", "h2load", "nghttpx", "haproxy", "chromium", "postgresql"} <= set(
+        system.split()
+    )
     assert set(system.split()) <= set(known)
 
 

@@ -13,10 +13,13 @@ from tuner.errors import DefinitionError
 from tuner.render.reach import edges, unsearched
 from tuner.render.render import EXPORT, render
 from tuner.render.syntax import NGINX
-from tuner.servers import caddy, nghttpx
+from tuner.servers import caddy, haproxy, nghttpx
 from tuner.space.space import Space
 
-SYNTAXES = {"nginx": NGINX, "caddy": caddy.syntax, "nghttpx": nghttpx.syntax}
+SYNTAXES = {
+    "nginx": NGINX,
+    **{adapter.name: adapter.syntax for adapter in (caddy, haproxy, nghttpx)},
+}
 SPACE = """\
 space: {server}/mine
 server: {server}
@@ -90,6 +93,16 @@ HOSTILE = {
         "caddy", "a.test {\n\trequest_body {\n\t\tmax_size {$GOGC}\n\t}\n}", "request_body"),
     "an option": ("nghttpx", "ciphers={{ p.word }}", "ciphers"),
     "an included file": ("nghttpx", "include=/etc/{{ p.word }}", "include"),
+    "an option of an address": (
+        "haproxy", "listen a\n\tbind :443 ssl crt a.pem ciphers {{ p.word }}", "ciphers"),
+    "a timeout against slow clients": (
+        "haproxy", "defaults\n\ttimeout client {{ p.number }}", "timeout client"),
+    "a check of who it is": (
+        "haproxy", "backend a\n\tserver b c:1 ssl verify {{ p.word }}", "verify"),
+    "a rule of access": (
+        "haproxy", "frontend a\n{% if p.switch %}\n\thttp-request deny\n{% endif %}",
+        "http-request"),
+    "HAProxy's quotes": ("haproxy", 'global\n\t"stats" socket {{ p.word }}', "stats"),
 }  # fmt: skip
 
 
@@ -112,6 +125,8 @@ def test_a_searched_value_is_refused_where_it_changes_what_is_never_searched(
         ("nginx", "set $v {{ p.word }};\nset $w 5;\nlimit_rate $w;"),
         ("caddy", "a.test {\n\tlog {\n\t\tsampling {\n\t\t\tfirst {{ p.number }}\n\t\t}\n\t}\n}"),
         ("nghttpx", "ciphers=x\nworkers={{ p.number }}"),
+        ("haproxy", "listen a\n\tbind :443 ssl ciphers x backlog {{ p.number }}"),
+        ("haproxy", "defaults\n\ttimeout client 5s\n\ttimeout http-keep-alive {{ p.number }}"),
     ],
 )
 def test_what_is_the_users_own_affair_is_written(

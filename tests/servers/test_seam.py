@@ -12,13 +12,13 @@ import pytest
 
 from tests.servers.labs import here
 from tuner.machine.facts import SERVER_NAMES
-from tuner.servers import caddy, nghttpx, nginx
+from tuner.servers import caddy, haproxy, nghttpx, nginx
 from tuner.servers.server import Server
 
 pytestmark = pytest.mark.integration
 
 TOP = Path(__file__).resolve().parents[2]
-SHIPPED: tuple[Server, ...] = (nginx, caddy, nghttpx)
+SHIPPED: tuple[Server, ...] = (nginx, caddy, haproxy, nghttpx)
 """The types of all modules are checked against the protocol here."""
 MODULE = '''\
 """A server that speaks Nginx's language, as one that nobody has heard of."""

@@ -17,6 +17,7 @@ DOCUMENTATION = {
     "nginx": ("https://nginx.org/en/docs/",),
     "caddy": ("https://caddyserver.com/docs/", "https://go.dev/doc/", "https://pkg.go.dev/"),
     "nghttpx": ("https://nghttp2.org/documentation/",),
+    "haproxy": ("https://docs.haproxy.org/",),
 }
 
 
