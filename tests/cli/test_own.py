@@ -58,7 +58,7 @@ def test_the_outcome_is_a_patch_of_the_users_files(tuner: Tuner, config: Path) -
     report = Path("studies/mine/report.md").read_text()
     assert "root /srv/shop is not carried over" in report
     # The files are others now: blocks of the study could not be compared with new ones.
-    done = tuner("optimize", "--resume", "--name", "mine")
+    done = tuner("compare", "own", "hand", "--resume", "--name", "mine")
     assert done.code == 2
     assert "configuration changed since 'mine' began" in done.err
 
@@ -138,7 +138,7 @@ def test_the_outcome_is_a_patch_of_a_caddyfile(tuner: Tuner, tmp_path: Path) -> 
     report = Path("studies/mine/report.md").read_text()
     assert "the workload's backend stands behind 127.0.0.1:8000" in report
     config.write_text(CADDYFILE.replace("gzip", "zstd"))
-    done = tuner("optimize", "--resume", "--name", "mine")
+    done = tuner("compare", "own", "hand", "--resume", "--name", "mine")
     assert done.code == 2
     assert "configuration changed since 'mine' began" in done.err
 

@@ -18,7 +18,7 @@ from tests.cli import surfaces
 from tests.cli.conftest import SHORT, STUDY, Tuner
 from tests.phases.rig import NAME
 from tests.store.workers import begin, simulated, whole, work
-from tuner.app import comparing
+from tuner.app import comparing, optimizing, resume
 from tuner.errors import Interrupted
 from tuner.hosts import local
 from tuner.judge.scoring import mean_loss
@@ -104,6 +104,19 @@ def test_the_report_again_from_the_record_alone(finished: Tuner) -> None:
     assert done.code == 0
     assert done.out.startswith("Better: ")
     assert written() == first
+
+
+def test_a_finished_study_is_not_measured_again(
+    finished: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome is printed without a look at the host, and its record keeps its end."""
+    for module in (optimizing, resume):
+        monkeypatch.setattr(module, "preflight", lambda *_, **__: pytest.fail("looked"))
+    before = Store.open(sqlite_url(STUDY), "mine").record()
+    done = finished("optimize", "--resume")
+    assert (done.code, done.out) == (0, finished("report", "mine", "--quiet").out)
+    assert "mine is over, so nothing is measured" in done.err
+    assert Store.open(sqlite_url(STUDY), "mine").record().ended_unix_s == before.ended_unix_s
 
 
 def test_the_report_in_other_forms(finished: Tuner, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions, find_run
-from tuner.app.session import create_store, describe, free_name
+from tuner.app.session import create_store, describe, free_name, open_store
 from tuner.app.turn import take_turn
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, named
@@ -168,7 +168,8 @@ def _reopen(wanted: WantedComparison, caller: Caller) -> tuple[Preflight, Config
     )
     if storage is None or name is None:
         name, _ = find_run(name, _asked(wanted.arms))
-    definition, store, found = reopen(name, storage, caller, path="--resume")
+    store = open_store(name, storage)
+    definition, found = reopen(store, caller, path="--resume")
     other = read_configuration(wanted.arms[1], found.space, definition.published)
     if other.digest not in store.record().configurations:
         raise DefinitionError(

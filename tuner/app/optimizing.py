@@ -12,10 +12,11 @@ from tuner.app.caller import Caller
 from tuner.app.generator_size import preflight_sized
 from tuner.app.metrics_server import check_listen, study_metrics
 from tuner.app.option_words import named_options
-from tuner.app.preflight import Preflight, Searching, preflight
+from tuner.app.preflight import Searching, preflight
+from tuner.app.progress import RunProgress
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions
-from tuner.app.session import create_store, free_name, open_bench
+from tuner.app.session import create_store, free_name, open_bench, open_store
 from tuner.app.turn import take_turn
 from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, DEFAULT_STUDY, StudyDefinition, load_study
@@ -23,7 +24,7 @@ from tuner.errors import DefinitionError
 from tuner.judge.kinds import kind_of
 from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import STUDIES
-from tuner.phases.ablate import run_study_and_ablation
+from tuner.phases.ablate import is_over, run_study_and_ablation
 from tuner.store.store import Store
 
 
@@ -52,7 +53,10 @@ def optimize(
     check_listen(metrics)
     progress = caller.progress
     if resume:
-        definition, store, found = _resumed(options, caller, study_file)
+        store = _interrupted(options, study_file)
+        if (over := _shown_again(store, progress)) is not None:
+            return over
+        definition, found = reopen(store, caller, path="--resume", searching=_searching(options))
     else:
         definition = _defined(options, study_file)
         turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
@@ -102,12 +106,9 @@ def _defined(options: GivenOptions, study_file: str | None) -> StudyDefinition:
     return definition
 
 
-def _resumed(
-    options: GivenOptions, caller: Caller, study_file: str | None
-) -> tuple[StudyDefinition, Store, Preflight]:
-    """Return the study to resume: the named one, or the newest in this folder."""
-    searching = _searching(options)
-    free = {"name", "storage", *(("sampler",) if searching.code else ())}
+def _interrupted(options: GivenOptions, study_file: str | None) -> Store:
+    """Return the record of the study to resume: the named one, or the newest in this folder."""
+    free = {"name", "storage", *(("sampler",) if _searching(options).code else ())}
     given = {**({"study": study_file} if study_file else {}), **options}
     others = {key: value for key, value in given.items() if key not in free}
     if others:
@@ -116,28 +117,33 @@ def _resumed(
             path="--resume",
         )
     storage = options.get("storage")
-    definition, store, found = reopen(
-        str(options.get("name") or newest(STUDIES)),
-        None if storage is None else str(storage),
-        caller,
-        path="--resume",
-        searching=searching,
+    store = open_store(
+        str(options.get("name") or newest(STUDIES)), None if storage is None else str(storage)
     )
     record = store.record()
     if kind_of(record) == "measurement":
         raise DefinitionError(
-            f"{definition.name!r} is a measurement, which cannot be resumed; name a study with"
-            " --name",
+            f"{record.name!r} is a measurement, which cannot be resumed; name a study with --name",
             path="--resume",
         )
     asked = record.asked
     if asked:
         raise DefinitionError(
-            f"tuner {asked['command']} began {definition.name!r}, which has no search; resume it"
+            f"tuner {asked['command']} began {record.name!r}, which has no search; resume it"
             f" with tuner {asked['command']}, the same arguments, --resume and --name",
             path="--resume",
         )
-    return definition, store, found
+    return store
+
+
+def _shown_again(store: Store, progress: RunProgress) -> StudyResult | None:
+    """Write the results of a study that is over again; None if something is left to measure."""
+    record = store.record()
+    if not is_over(record):
+        return None
+    progress.note(f"{record.name} is over, so nothing is measured; begin a new study for more")
+    results.write([record], STUDIES / record.name, progress)
+    return evaluate(record)
 
 
 def newest(studies: Path) -> str:

@@ -6,7 +6,7 @@ from tuner.app.caller import Caller
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.provenance import confirm_measuring
 from tuner.app.server_binary import own_definition
-from tuner.app.session import describe, open_store
+from tuner.app.session import describe
 from tuner.app.turn import take_turn
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
@@ -16,35 +16,28 @@ from tuner.store.store import Store
 
 
 def reopen(
-    name: str,
-    storage: str | None,
-    caller: Caller,
-    *,
-    path: str,
-    searching: Searching | None = None,
-) -> tuple[StudyDefinition, Store, Preflight]:
-    """Open a study for further measurements.
+    store: Store, caller: Caller, *, path: str, searching: Searching | None = None
+) -> tuple[StudyDefinition, Preflight]:
+    """Return the definition of a study and its host, for further measurements.
 
     Args:
-        name: name of the study.
-        storage: value of ``--storage``.
+        store: record of the study.
         caller: holder of the study's locks, which may accept a record from elsewhere.
         path: argument of the user, for messages.
         searching: the search to resume; None if the study only measures.
 
     Raises:
-        DefinitionError: the study does not exist, the user does not accept its origin, or the host,
-            server or configuration has changed.
+        DefinitionError: the user does not accept the study's origin, or the host, server or
+            configuration has changed.
         HostError: another tuner runs the study, or measures on the same cores.
     """
-    store = open_store(name, storage)
     record = store.record()
     confirm_measuring(record, caller)
     definition = load_study(BASE_STUDY, own_definition(record))
-    turn = take_turn(STUDIES / name, definition.inventory, caller)
+    turn = take_turn(STUDIES / definition.name, definition.inventory, caller)
     found = preflight(definition, turn=turn, searching=searching)
     check_same(found, store.record(), path)
-    return definition, store, found
+    return definition, found
 
 
 def check_same(found: Preflight, record: Record, path: str) -> None:

@@ -60,7 +60,8 @@ def command(
     if dry:
         _rehearse(name, storage, caller, as_json=as_json)
         return
-    _, store, found = reopen(name, storage, caller, path="NAME")
+    store = open_store(name, storage)
+    _, found = reopen(store, caller, path="NAME")
     study = evaluate(store.record())
     _check_better(study)
     folder = STUDIES / name

@@ -207,7 +207,8 @@ def _reopen(
             path="--resume",
         )
     called, _ = find_run(as_name, _asked(name))
-    _, store, found = reopen(called, None, caller, path="--resume")
+    store = open_store(called, None)
+    _, found = reopen(store, caller, path="--resume")
     record = store.record()
     for digest, kept in record.configurations.items():
         if digest != record.baseline:

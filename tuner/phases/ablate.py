@@ -49,6 +49,18 @@ def run_study_and_ablation(bench: Bench, spec: StudySpec) -> None:
         _ablate_until(ready, spec.space, begun_unix_s + spec.time_s)
 
 
+def is_over(record: Record) -> bool:
+    """Return whether a study of one host has ended, and so has the ablation of its winner, if any.
+
+    An ablation that has not begun by then did not fit into the time. Several hosts may be joined by
+    another one at any time.
+    """
+    if record.hosts or record.ended_unix_s is None:
+        return False
+    ablation = evaluate_study(record).ablation
+    return record.ablation is None or (ablation is not None and ablation.is_over)
+
+
 def _ablate_until(ready: Calibrated, space: Space, end_unix_s: float) -> None:
     """Ablate a study's winner if that fits into the time; continue an interrupted ablation."""
     bench = ready.bench
