@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import DefinitionError
-from tuner.lint.finding import LintFacts
+from tuner.lint.finding import Finding, LintFacts
 from tuner.lint.haproxy_rules import lint, lint_file
+from tuner.own.haproxy.tree import parse
 from tuner.own.server import OwnOptions
 
 HERE = LintFacts(version=(2, 6, 12), cores=4, somaxconn=4096)
@@ -32,6 +33,11 @@ backend shop
 """A configuration in which no rule finds anything."""
 
 
+def found(text: str, facts: LintFacts = HERE) -> tuple[Finding, ...]:
+    """Return the findings of a text."""
+    return lint(parse(text, "haproxy.cfg"), facts)
+
+
 def with_line(section: str, line: str) -> str:
     """Return the good configuration with a line at the beginning of one section."""
     return f"\n{GOOD}".replace(f"\n{section}\n", f"\n{section}\n    {line}\n", 1)[1:]
@@ -45,10 +51,10 @@ def without(*lines: str) -> str:
 
 def test_nothing_is_said_of_what_is_right() -> None:
     """Named defaults count for the sections that name them."""
-    assert lint(GOOD, "haproxy.cfg", HERE) == ()
+    assert found(GOOD) == ()
     named = GOOD.replace("defaults\n", "defaults web\n", 1) + "defaults other\n    mode tcp\n"
     named += "backend late from web\n    server one 10.0.0.1:80\n"
-    assert lint(named, "haproxy.cfg", HERE) == ()
+    assert found(named) == ()
 
 
 @pytest.mark.parametrize(
@@ -87,9 +93,9 @@ def test_nothing_is_said_of_what_is_right() -> None:
 )
 def test_a_rule_finds_what_it_is_about(text: str, rule: str, line: int) -> None:
     """At its line, with words of the line."""
-    (found,) = lint(text, "haproxy.cfg", HERE)
-    assert (found.rule, found.where) == (rule, f"haproxy.cfg:{line}")
-    assert found.place.split() == text.splitlines()[line - 1].replace("\\", "").split()
+    (finding,) = found(text)
+    assert (finding.rule, finding.where) == (rule, f"haproxy.cfg:{line}")
+    assert finding.place.split() == text.splitlines()[line - 1].replace("\\", "").split()
 
 
 @pytest.mark.parametrize(
@@ -108,14 +114,14 @@ def test_a_rule_finds_what_it_is_about(text: str, rule: str, line: int) -> None:
 )  # fmt: skip
 def test_a_rule_knows_its_exceptions(text: str) -> None:
     """A socket of this host alone, a page with a password, servers checked by default."""
-    assert lint(text, "haproxy.cfg", HERE) == ()
+    assert found(text) == ()
 
 
 def test_newer_versions_offer_http2_by_themselves() -> None:
     """Since 2.8 a line without ``alpn`` offers it."""
     text = GOOD.replace(" alpn h2,http/1.1", "")
     newer = LintFacts(version=(2, 8, 0), cores=4, somaxconn=4096)
-    assert lint(text, "haproxy.cfg", newer) == ()
+    assert found(text, newer) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import os
 import shutil
@@ -126,6 +127,7 @@ def taken_over(
             "www/style.css": "p { color: red }\n" * 40,
             "cert.pem": shown.chain,
             "key.pem": shown.key,
+            "site.pem": shown.chain + shown.key,
             **{name: _filled(text, places) for name, text in case.texts().items()},
         }
         for name in ("run", "empty"):
@@ -311,10 +313,16 @@ def ask(case: Case, port: int, path: str, encoding: str) -> Answer:
     host = {"Host": case.host} if case.host else {}
     connection.request("GET", path, headers={"Accept-Encoding": encoding, **host})
     answer = connection.getresponse()
-    body = answer.read().replace(str(port).encode(), b"PORT")
+    body = answer.read()
+    if answer.getheader("Content-Encoding") == "gzip":
+        body = gzip.decompress(body)
+    body = body.replace(str(port).encode(), b"PORT")
     # What counts from the moment of the answer cannot be equal; that it is there can.
-    timed = {"Date": "", "Expires": "", "Via": ""}
-    headers = [(n, timed.get(n, v).replace(str(port), "PORT")) for n, v in answer.getheaders()]
+    timed = {"date": "", "expires": "", "via": ""}
+    headers = [
+        (name, timed.get(name.lower(), value).replace(str(port), "PORT"))
+        for name, value in answer.getheaders()
+    ]
     connection.close()
     return answer.status, headers, body
 

@@ -51,7 +51,7 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
         return
     if definition.server not in READERS:
         raise DefinitionError(
-            f"supports {' and '.join(READERS)}, not yet {definition.server}; leave out --config to"
+            f"supports {', '.join(READERS)}, not yet {definition.server}; leave out --config to"
             " tune from the template",
             path="--config",
         )
@@ -77,9 +77,10 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
             " --inventory hosts.yml",
             path="--in-place",
         )
-    if definition.server not in READERS:
+    able = [name for name, reader in READERS.items() if reader.tunes_in_place]
+    if definition.server not in able:
         raise DefinitionError(
-            f"supports {' and '.join(READERS)}, not yet {definition.server}", path="--in-place"
+            f"supports {' and '.join(able)}, not yet {definition.server}", path="--in-place"
         )
     if not workload.own_site:
         raise DefinitionError(

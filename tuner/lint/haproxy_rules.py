@@ -7,22 +7,16 @@ to one.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
-from tuner.errors import DefinitionError
 from tuner.lint.finding import Finding, LintFacts, Measurable, Severity
-from tuner.own.files import HERE
+from tuner.own.haproxy.tree import CLIENT_SIDE, PROXIES, SERVER_SIDE, HaproxyTree, read
 from tuner.own.server import OwnConfiguration, OwnOptions
-from tuner.reading.haproxy_text import SECTIONS, HaproxyLine, lines
+from tuner.reading.haproxy_text import HaproxyLine
 
 _DOCS = "https://docs.haproxy.org/2.8/configuration.html#"
 _MANAGEMENT = "https://docs.haproxy.org/2.8/management.html#"
-_CLIENT_SIDE = frozenset(("frontend", "listen"))
-_SERVER_SIDE = frozenset(("backend", "listen"))
-_PROXIES = _CLIENT_SIDE | _SERVER_SIDE
 _HTTP2_BUFFER = 16 << 10
 _MANY_ACCEPTS = 64
 _ALPN_BY_DEFAULT = (2, 8)
@@ -45,67 +39,6 @@ _REMOVED = {
 """Directives with the first version that refuses them."""
 
 
-@dataclass(frozen=True, slots=True)
-class HaproxySection:
-    """One section with its lines."""
-
-    head: HaproxyLine
-    lines: tuple[HaproxyLine, ...]
-    defaults: HaproxySection | None = None
-    """The section of defaults that applies to it."""
-
-    @property
-    def kind(self) -> str:
-        """``global``, ``frontend``, and so on."""
-        return self.head.words[0]
-
-    @property
-    def label(self) -> str:
-        """``frontend www``."""
-        return " ".join(self.head.words[:2])
-
-    def own(self, *names: str) -> Iterator[HaproxyLine]:
-        """Yield its lines that begin with these words."""
-        return (line for line in self.lines if line.words[: len(names)] == names)
-
-    def all(self, *names: str) -> Iterator[HaproxyLine]:
-        """Yield the lines that begin with these words, from it or else from its defaults."""
-        found = tuple(self.own(*names))
-        if found or self.defaults is None:
-            yield from found
-        else:
-            yield from self.defaults.all(*names)
-
-    def has(self, *names: str) -> bool:
-        """Return whether it or its defaults have such a line."""
-        return next(self.all(*names), None) is not None
-
-    @property
-    def serves_http(self) -> bool:
-        """True if it is in HTTP mode."""
-        return any(line.words[1:2] == ("http",) for line in self.all("mode"))
-
-
-@dataclass(frozen=True)
-class HaproxyFile:
-    """A configuration as sections."""
-
-    sections: tuple[HaproxySection, ...]
-
-    def of(self, *kinds: str) -> Iterator[HaproxySection]:
-        """Yield the sections of these kinds."""
-        return (each for each in self.sections if each.kind in kinds)
-
-    def globals(self, *names: str) -> Iterator[HaproxyLine]:
-        """Yield the lines of the global sections that begin with these words."""
-        return (line for each in self.of("global") for line in each.own(*names))
-
-    @cached_property
-    def bindings(self) -> tuple[HaproxyLine, ...]:
-        """The lines of addresses for clients."""
-        return tuple(line for each in self.of(*_CLIENT_SIDE) for line in each.own("bind"))
-
-
 HaproxyFindings = Iterator[tuple[HaproxyLine, str]]
 
 
@@ -115,7 +48,7 @@ class HaproxyRule:
 
     id: str
     severity: Severity
-    check: Callable[[HaproxyFile, LintFacts], HaproxyFindings]
+    check: Callable[[HaproxyTree, LintFacts], HaproxyFindings]
     """Yields lines and problems."""
     why: str
     remedy: str
@@ -128,11 +61,7 @@ measurable: Mapping[str, Measurable] = {}
 
 def lint_file(wishes: OwnOptions, facts: LintFacts, program: str) -> tuple[Finding, ...]:  # noqa: ARG001 - the port's
     """Implement ``Rules.lint_file``."""
-    try:
-        text = HERE.read(wishes.config).decode("utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise DefinitionError(str(error.strerror), path=wishes.config) from None
-    return lint(text, wishes.config, facts)
+    return lint(read(wishes.config), facts)
 
 
 def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:  # noqa: ARG001
@@ -140,23 +69,13 @@ def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:  #
     return ()
 
 
-def lint(text: str, file: str, facts: LintFacts) -> tuple[Finding, ...]:
-    """Return the findings of all rules, in the order of the file.
-
-    Args:
-        text: text of the configuration.
-        file: the user's name for it.
-        facts: server and host.
-
-    Raises:
-        DefinitionError: it is not a configuration of HAProxy; at file and line.
-    """
-    read = parse(text, file)
+def lint(tree: HaproxyTree, facts: LintFacts) -> tuple[Finding, ...]:
+    """Return the findings of all rules, in the order of the file."""
     found = [
         Finding(
             rule=rule.id,
             severity=rule.severity,
-            file=file,
+            file=tree.file,
             line=line.number,
             place=" ".join(line.words),
             what=what,
@@ -165,41 +84,9 @@ def lint(text: str, file: str, facts: LintFacts) -> tuple[Finding, ...]:
             link=rule.link,
         )
         for rule in RULES
-        for line, what in rule.check(read, facts)
+        for line, what in rule.check(tree, facts)
     ]
     return tuple(sorted(found, key=lambda each: each.line or 0))
-
-
-def parse(text: str, file: str) -> HaproxyFile:
-    """Return the sections of a configuration, each with the defaults that apply to it.
-
-    Raises:
-        DefinitionError: a quote does not end, or a section is missing; at file and line.
-    """
-    sections: list[HaproxySection] = []
-    named: dict[str, HaproxySection] = {}
-    latest: HaproxySection | None = None
-    heads: list[HaproxyLine] = []
-    inside: dict[int, list[HaproxyLine]] = defaultdict(list)
-    for row in lines(text, file):
-        if row.section:
-            inside[row.section_line].append(row)
-        elif row.words[0] in SECTIONS:
-            heads.append(row)
-    for head in heads:
-        kind, *words = head.words
-        base = named.get(words[-1]) if "from" in words else None
-        if kind in _PROXIES and "from" not in words:
-            base = latest
-        section = HaproxySection(head, tuple(inside[head.number]), base)
-        sections.append(section)
-        if kind == "defaults":
-            latest = section
-            if words and words[0] != "from":
-                named[words[0]] = section
-    if not any(section.lines for section in sections):
-        raise DefinitionError("has no section such as global or frontend", path=file, line=1)
-    return HaproxyFile(tuple(sections))
 
 
 def _number(line: HaproxyLine, at: int = 1) -> int | None:
@@ -215,9 +102,9 @@ def _after(line: HaproxyLine, option: str) -> str:
     return words[at] if at < len(words) else ""
 
 
-def _missing_timeouts(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for section in read.of(*_PROXIES):
-        sides = {"client": _CLIENT_SIDE, "connect": _SERVER_SIDE, "server": _SERVER_SIDE}
+def _missing_timeouts(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for section in tree.of(*PROXIES):
+        sides = {"client": CLIENT_SIDE, "connect": SERVER_SIDE, "server": SERVER_SIDE}
         needed = [name for name, kinds in sides.items() if section.kind in kinds]
         missing = [name for name in needed if not section.has("timeout", name)]
         if missing:
@@ -225,15 +112,15 @@ def _missing_timeouts(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
             yield section.head, f"{section.label} has no {words}"
 
 
-def _no_request_timeout(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for section in read.of(*_CLIENT_SIDE):
+def _no_request_timeout(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for section in tree.of(*CLIENT_SIDE):
         slow = section.serves_http and not section.has("timeout", "http-request")
         if slow and section.has("timeout", "client"):
             yield section.head, f"{section.label} has no timeout http-request"
 
 
-def _removed(read: HaproxyFile, facts: LintFacts) -> HaproxyFindings:
-    for section in read.sections:
+def _removed(tree: HaproxyTree, facts: LintFacts) -> HaproxyFindings:
+    for section in tree.sections:
         for line in section.lines:
             gone = _REMOVED.get(line.words[0])
             if gone is not None and facts.version >= gone:
@@ -241,86 +128,86 @@ def _removed(read: HaproxyFile, facts: LintFacts) -> HaproxyFindings:
                 yield line, f"{line.words[0]} does not exist since HAProxy {version}"
 
 
-def _one_thread(read: HaproxyFile, facts: LintFacts) -> HaproxyFindings:
-    for line in read.globals("nbthread"):
+def _one_thread(tree: HaproxyTree, facts: LintFacts) -> HaproxyFindings:
+    for line in tree.globals("nbthread"):
         if _number(line) == 1 and facts.cores > 1:
             yield line, f"one thread on {facts.cores} cores"
 
 
-def _too_many_threads(read: HaproxyFile, facts: LintFacts) -> HaproxyFindings:
-    for line in read.globals("nbthread"):
+def _too_many_threads(tree: HaproxyTree, facts: LintFacts) -> HaproxyFindings:
+    for line in tree.globals("nbthread"):
         if (_number(line) or 0) > facts.cores:
             yield line, f"{_number(line)} threads on {facts.cores} cores"
 
 
-def _many_accepts(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for line in read.globals("tune.maxaccept"):
+def _many_accepts(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for line in tree.globals("tune.maxaccept"):
         number = _number(line)
         if number is not None and (number < 0 or number >= _MANY_ACCEPTS):
             yield line, "a thread accepts many connections before it serves any"
 
 
-def _small_buffers(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for line in read.globals("tune.bufsize"):
+def _small_buffers(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for line in tree.globals("tune.bufsize"):
         number = _number(line)
         if number is not None and number < _HTTP2_BUFFER:
             yield line, f"buffers of {number} bytes"
 
 
-def _large_buffers(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for line in read.globals("tune.bufsize"):
+def _large_buffers(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for line in tree.globals("tune.bufsize"):
         number = _number(line) or 0
         if number > 4 * _HTTP2_BUFFER:
             yield line, f"each connection that transfers holds two buffers of {number} bytes"
 
 
-def _idle_pool_not_shared(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
+def _idle_pool_not_shared(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
     servers = [
         line
-        for section in read.of("defaults", *_SERVER_SIDE)
+        for section in tree.of("defaults", *SERVER_SIDE)
         for name in ("server", "default-server", "server-template")
         for line in section.own(name)
     ]
     if any("pool-low-conn" in line.words for line in servers):
         return
-    for line in read.globals("tune.idle-pool.shared", "off"):
+    for line in tree.globals("tune.idle-pool.shared", "off"):
         yield line, "threads do not share idle connections, and pool-low-conn is not set"
 
 
-def _server_close(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for section in read.of("defaults", *_PROXIES):
+def _server_close(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for section in tree.of("defaults", *PROXIES):
         for line in section.own("option", "http-server-close"):
             yield line, "the connection to the backend is closed after each answer"
 
 
-def _close(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for section in read.of("defaults", *_PROXIES):
+def _close(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for section in tree.of("defaults", *PROXIES):
         for name in ("httpclose", "forceclose"):
             for line in section.own("option", name):
                 yield line, "every connection is closed after each answer, the client's too"
 
 
-def _reuse_never(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for section in read.of("defaults", *_SERVER_SIDE):
+def _reuse_never(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for section in tree.of("defaults", *SERVER_SIDE):
         for line in section.own("http-reuse", "never"):
             yield line, "clients never share connections to the backend"
 
 
-def _no_http2(read: HaproxyFile, facts: LintFacts) -> HaproxyFindings:
-    for line in read.bindings:
+def _no_http2(tree: HaproxyTree, facts: LintFacts) -> HaproxyFindings:
+    for line in tree.bindings():
         without = "ssl" in line.words and "h2" not in _after(line, "alpn").split(",")
         asked = "alpn" in line.words or facts.version < _ALPN_BY_DEFAULT
         if without and asked and not line.words[1].startswith("quic"):
             yield line, "clients are not offered HTTP/2"
 
 
-def _backlog(read: HaproxyFile, facts: LintFacts) -> HaproxyFindings:
+def _backlog(tree: HaproxyTree, facts: LintFacts) -> HaproxyFindings:
     wanted = [
         (line, _number(line))
-        for section in read.of("defaults", *_CLIENT_SIDE)
+        for section in tree.of("defaults", *CLIENT_SIDE)
         for line in section.own("backlog")
     ]
-    for line in read.bindings:
+    for line in tree.bindings():
         word = _after(line, "backlog")
         wanted.append((line, int(word) if word.isdigit() else None))
     for line, number in wanted:
@@ -328,18 +215,18 @@ def _backlog(read: HaproxyFile, facts: LintFacts) -> HaproxyFindings:
             yield line, f"a backlog of {number}; net.core.somaxconn is {facts.somaxconn}"
 
 
-def _maxconn(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    limits = [number for line in read.globals("maxconn") if (number := _number(line))]
+def _maxconn(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    limits = [number for line in tree.globals("maxconn") if (number := _number(line))]
     if not limits:
         return
-    for section in read.of("defaults", *_CLIENT_SIDE):
+    for section in tree.of("defaults", *CLIENT_SIDE):
         for line in section.own("maxconn"):
             if (_number(line) or 0) > limits[-1]:
                 yield line, f"{_number(line)} connections, but {limits[-1]} for the whole process"
 
 
-def _unchecked(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for section in read.of(*_SERVER_SIDE):
+def _unchecked(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for section in tree.of(*SERVER_SIDE):
         servers = [line for line in section.own("server") if "backup" not in line.words]
         checked = any("check" in line.words for line in section.all("default-server"))
         blind = [line for line in servers if "check" not in line.words and not checked]
@@ -349,8 +236,8 @@ def _unchecked(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
             yield blind[0], f"{section.label} does not check server {name}{more}"
 
 
-def _open_socket(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for line in read.globals("stats", "socket"):
+def _open_socket(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for line in tree.globals("stats", "socket"):
         if len(line.words) < 3 or _after(line, "level") != "admin":
             continue
         address = line.words[2].removeprefix("unix@")
@@ -364,21 +251,21 @@ def _open_socket(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
             )
 
 
-def _open_page(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for section in read.of(*_PROXIES):
+def _open_page(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for section in tree.of(*PROXIES):
         shown = [*section.own("stats", "uri"), *section.own("stats", "enable")]
         rules = ("stats", "auth"), ("stats", "http-request"), ("acl",), ("http-request", "deny")
         if shown and not any(section.has(*words) for words in rules):
             yield shown[0], f"the statistics of {section.label} need no password"
 
 
-def _debug(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for line in read.globals("debug"):
+def _debug(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for line in tree.globals("debug"):
         yield line, "every request is printed"
 
 
-def _slow_events(read: HaproxyFile, _: LintFacts) -> HaproxyFindings:
-    for line in read.globals("noepoll"):
+def _slow_events(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
+    for line in tree.globals("noepoll"):
         yield line, "epoll is switched off"
 
 

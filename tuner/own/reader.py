@@ -113,6 +113,11 @@ class Reader(Protocol):
         ...
 
     @property
+    def tunes_in_place(self) -> bool:
+        """True if a host's own service can be tuned (``read_in_place``)."""
+        ...
+
+    @property
     def place(self) -> PlaceFinder | None:
         """Finder of a lab's parameters in the files of a service; None: they cannot be."""
         ...

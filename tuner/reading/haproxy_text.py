@@ -23,6 +23,7 @@ SECTIONS = frozenset(
 """Words at the beginning of a line that begin a section."""
 _WITH_OPTIONS = frozenset(("bind", "server", "default-server", "server-template"))
 """Directives with options of their own after the first words."""
+_BLANKS = " \t\r\v\f"
 _QUOTES = "\"'"
 _ESCAPED = {**{char: char for char in " \\#'\""}, "n": "\n", "r": "\r", "t": "\t"}
 _HEX = re.compile(r"\\x([0-9a-fA-F]{2})")
@@ -54,7 +55,7 @@ def lines(text: str, path: str = "") -> Iterator[HaproxyLine]:
     """
     head: tuple[str, ...] = ()
     began = 0
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         words = _words(line, path, number)
         if not words:
             continue
@@ -110,7 +111,7 @@ def _words(line: str, path: str, number: int) -> tuple[str, ...]:
             quote, begun = char, True
         elif not quote and char == "#":
             break
-        elif not quote and char.isspace():
+        elif not quote and char in _BLANKS:
             if begun:
                 words.append("".join(word))
             word, begun = [], False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
@@ -37,9 +38,9 @@ _MISSING = (
 _OLDEST = (2, 4)
 """The oldest version with the default values of the space."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%*+=-]+")
-_SITE = "site.pem"
+SITE = "site.pem"
 """Certificate and key in one file, as a ``bind`` line names them."""
-_SOCKET = "run/admin.sock"
+SOCKET = "run/admin.sock"
 # Its first alert is the reason; others follow from it, and notices are about itself.
 _SENTENCE = r"""sed -n 's/^\[ALERT\] *([0-9]*) : *//p' | head -n 1 | grep ."""
 _VALIDATE = (
@@ -116,29 +117,47 @@ def instance(
 ) -> InstanceSpec:
     """Implement ``Server.instance``."""
     directory = ground.instances_dir / label
-    placement = ground.place(directory, port, configuration.digest)
-    config = str(directory / file_name)
-    pid_file = f"{placement.run_dir}/haproxy.pid"
+    text = render(
+        space.template,
+        configuration,
+        space,
+        ground.place(directory, port, configuration.digest),
+        syntax,
+    )
+    return spec(label, text, ground, directory, port=port, live=configuration.digest)
+
+
+def spec(
+    label: str, text: str, ground: TargetGround, directory: Path, *, port: int, live: str
+) -> InstanceSpec:
+    """Return an instance with this configuration in its own folder.
+
+    Args:
+        label: unique in the block.
+        text: text of the configuration.
+        ground: layout of the target.
+        directory: folder of the instance.
+        port: port to listen on.
+        live: expected answer as the proof.
+    """
+    config, pid_file = str(directory / file_name), str(directory / "run" / "haproxy.pid")
     certificate = ground.certificate
     bundle = certificate.chain + certificate.key if certificate else ""
     return InstanceSpec(
         instance=label,
         directory=str(directory),
-        files={
-            file_name: render(space.template, configuration, space, placement, syntax),
-            **({f"{TLS_FOLDER}/{_SITE}": bundle} if bundle else {}),
-        },
+        files={file_name: text, **({f"{TLS_FOLDER}/{SITE}": bundle} if bundle else {})},
         folders=("run", "logs"),
         validate=("sh", "-c", _VALIDATE, name, ground.binary, "-c", "-f", config),
         start=("sh", "-c", _START, name, ground.binary, "-D", "-f", config, "-p", pid_file),
         pid_file=pid_file,
         live_url=ground.live_url(port),
-        live_token=configuration.digest,
-        live_socket=str(directory / _SOCKET),
+        live_token=live,
+        live_socket=str(directory / SOCKET),
         live_request="show info",
         environment={},
         cpus=ground.cpus,
-        error_log=f"{placement.log_dir}/error.log",
+        error_log=str(directory / "logs" / "error.log"),
     )
 
 

@@ -26,6 +26,7 @@ from tuner.workload.workload import Workload
 
 reads_with_program = True
 passes_grpc = False
+tunes_in_place = True
 place = None
 
 

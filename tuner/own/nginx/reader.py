@@ -26,6 +26,7 @@ from tuner.workload.workload import Workload
 
 reads_with_program = False
 passes_grpc = True
+tunes_in_place = True
 
 _PATHS = ("/",)
 """The paths that a host is asked for: those of the lab's files say nothing of its own."""
