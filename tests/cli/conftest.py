@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 from tests.servers.test_nginx import DEBIAN
 from tuner import cli
@@ -24,6 +25,7 @@ from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.phases import block
 from tuner.servers import nginx
 from tuner.space.configuration import Value
+from tuner.store.store import sqlite_url
 from tuner.testing.lab import (
     Effect,
     Faults,
@@ -156,6 +158,16 @@ def finished(done: Path, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> Tuner
     shutil.copytree(done.parents[1] / "state", "state", dirs_exist_ok=True)
     monkeypatch.setenv("XDG_STATE_HOME", str(Path("state").absolute()))
     return tuner
+
+
+@pytest.fixture
+def unended(finished: Tuner) -> Tuner:
+    """The same with a study to which something is left to measure, as far as its record says."""
+    url = sqlalchemy.create_engine(sqlite_url(STUDY))
+    with url.begin() as connection:
+        delete = "DELETE FROM study_user_attributes WHERE key = 'ended_unix_s'"
+        assert connection.execute(sqlalchemy.text(delete)).rowcount
+    return finished
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ MEASURING = {
 
 @pytest.mark.parametrize("command", MEASURING.values(), ids=MEASURING.keys())
 def test_a_record_that_was_not_made_here_is_not_measured_unasked(
-    finished: Tuner,
+    unended: Tuner,
     host: SimulatedHost,
     monkeypatch: pytest.MonkeyPatch,
     command: tuple[str, ...],
@@ -177,12 +177,12 @@ def test_a_record_that_was_not_made_here_is_not_measured_unasked(
     """Nothing is started before it is accepted: at a terminal, or with --foreign."""
     monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
     before = everything()
-    done = finished(*command, "--quiet")
+    done = unended(*command, "--quiet")
     assert (done.code, done.out, host.windows) == (2, "", 0)
     assert "'mine' was not made here by this user" in done.err
     assert "inspect it with `tuner report mine`, then accept it with --foreign" in done.err
     monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
-    done = finished(*command, "--quiet")
+    done = unended(*command, "--quiet")
     assert (done.code, host.windows) == (130, 0)
     assert "measure what it says?" in done.out + done.err
     assert everything() == before

@@ -48,12 +48,12 @@ def another(folder: Path, study: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_second_tuner_on_a_study_is_refused_before_anything(
-    finished: Tuner, host: SimulatedHost, tmp_path: Path
+    unended: Tuner, host: SimulatedHost, tmp_path: Path
 ) -> None:
     """A second tuner on a study is refused with the holder; reading commands work."""
     before = written()
     with another(tmp_path, "mine") as process:
-        refused = finished("optimize", "--resume", "--name", "mine")
+        refused = unended("optimize", "--resume", "--name", "mine")
         assert refused.code == 3
         said = " ".join(refused.err.split())
         assert f"studies/mine is being run by process {process.pid} since 2" in said
@@ -66,8 +66,8 @@ def test_a_second_tuner_on_a_study_is_refused_before_anything(
             ("report", "mine", "--quiet"),
             ("export", "mine", "--output", str(tmp_path / "out")),
         ):
-            assert finished(*words).code == 0, words
-    assert finished("optimize", "--resume", "--name", "mine").code == 0
+            assert unended(*words).code == 0, words
+    assert unended("optimize", "--resume", "--name", "mine").code == 0
     assert not (STUDY / host_locks.LOCK).exists()
 
 
