@@ -61,6 +61,20 @@ def test_what_caddy_reads_from_its_environment_is_given_to_it(study: StudyResult
     assert yaml.safe_load(text)["services"]["server"]["env_file"] == ["./server/caddy.env"]
 
 
+def test_the_file_lies_where_the_image_reads_it(study: StudyResult) -> None:
+    """HAProxy's image has it in another folder than the packages."""
+    server = replace(study.record.server, name="haproxy")
+    configurations = {
+        digest: replace(known, file_name="haproxy.cfg")
+        for digest, known in study.record.configurations.items()
+    }
+    record = replace(study.record, server=server, configurations=configurations)
+    text = compose(replace(study, record=record))["compose.yaml"]
+    assert isinstance(text, str)
+    (volume,) = yaml.safe_load(text)["services"]["server"]["volumes"]
+    assert volume == "./server/haproxy.cfg:/usr/local/etc/haproxy/haproxy.cfg:ro"
+
+
 def test_compose_takes_the_file(study: StudyResult, tmp_path: Path) -> None:
     """Without a variable set, and with the load among the services, by Compose's own reading."""
     tool = _compose_command()

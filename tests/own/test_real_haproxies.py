@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,12 +16,14 @@ from tests.own.haproxies import CASES, SHORT, Case
 from tests.own.real import answers, patched, running, taken_over, the_lab_answers_as
 from tests.servers.labs import here
 from tuner.errors import DefinitionError
+from tuner.machine.facts import ServerFacts
 from tuner.own.haproxy.server import OwnHaproxy, adapt, read
 from tuner.own.haproxy.table import bind, changed
 from tuner.own.server import OwnOptions
 from tuner.space.configuration import Configuration
 from tuner.space.space import SpaceFacts, bind_space
 from tuner.testing.draw import draw_configuration
+from tuner.workload.wire import Tls, Wire
 from tuner.workload.workload import load_workload
 
 pytestmark = pytest.mark.integration
@@ -112,6 +115,11 @@ SPACE_FACTS = SpaceFacts(1, 32, 8 << 30, (2, 6, 12), (), proxied=True)
             "haproxy.cfg:6: listen a has no bind line with ssl",
         ),
         (
+            SHORT + "listen a\n    bind :80\n    disabled\n    server b c:1\n",
+            "proxy",
+            "listen a passes no request on",
+        ),
+        (
             SHORT + "listen a\n    bind :80\n    bogus 1\n    server b c:1\n",
             "proxy",
             "haproxy.cfg:8: HAProxy refuses it: unknown keyword 'bogus'",
@@ -134,6 +142,26 @@ def test_what_the_lab_cannot_serve_is_refused(
     space = bind_space("haproxy/proxy", SPACE_FACTS)
     with pytest.raises(DefinitionError, match=words):
         adapt(read(OwnOptions(str(file)), load_workload(workload)), space, server)
+
+
+def test_http2_must_be_offered(tmp_path: Path) -> None:
+    """By ``alpn``, or by a version that offers it by itself."""
+    file = tmp_path / "haproxy.cfg"
+    tmp_path.chmod(0o755)
+    proxy = load_workload("proxy")
+    workload = replace(proxy, wire=Wire("http2", Tls()))
+    space = bind_space("haproxy/proxy", replace(SPACE_FACTS, tls=True, protocol="http2"))
+    here_26 = replace(here("haproxy"), version="2.6.12")
+
+    def adapted(options: str, server: ServerFacts) -> tuple[str, ...]:
+        bind_line = f"    bind :443 ssl crt /etc/a.pem{options}\n"
+        file.write_text(f"{SHORT}listen a\n{bind_line}    server b c:1\n")
+        return adapt(read(OwnOptions(str(file)), workload), space, server)[1]
+
+    with pytest.raises(DefinitionError, match=r"haproxy.cfg:7: .* asks over http2"):
+        adapted("", here_26)
+    for options, server in ((" alpn h2", here_26), ("", replace(here_26, version="2.8.0"))):
+        assert any("requests to" in note for note in adapted(options, server))
 
 
 def test_a_frontend_may_be_named(tmp_path: Path) -> None:

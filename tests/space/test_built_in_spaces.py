@@ -71,6 +71,26 @@ def test_what_the_proxy_space_searches() -> None:
     ]
 
 
+def test_what_the_space_of_haproxy_searches() -> None:
+    """Its threads, its sockets, its scheduler, its buffers, and its idle connections."""
+    assert [parameter.name for parameter in bind("haproxy/proxy", (2, 6, 12)).searched()] == [
+        "nbthread",
+        "backlog",
+        "shards",
+        "tune_listener_multi_queue",
+        "tune_maxaccept",
+        "tune_maxpollevents",
+        "tune_runqueue_depth",
+        "tune_sched_low_latency",
+        "tune_bufsize",
+        "tune_recv_enough",
+        "http_connection_mode",
+        "pool_max_conn",
+        "pool_low_conn",
+        "tune_idle_pool_shared",
+    ]
+
+
 def test_the_trades_are_off_unless_allowed() -> None:
     """Log durability and stale files; with one comes what belongs to it."""
     space = bind("nginx/static")
@@ -94,6 +114,9 @@ def test_the_trades_are_off_unless_allowed() -> None:
         ("caddy/proxy", "idle_timeout"),
         ("caddy/static", "gomemlimit"),
         ("nghttpx/terminator", "backend_keep_alive_timeout"),
+        ("haproxy/proxy", "http_reuse"),
+        ("haproxy/proxy", "pool_purge_delay"),
+        ("haproxy/proxy", "server_maxconn"),
     ],
 )
 def test_harm_that_the_lab_cannot_show_is_a_trade(name: str, parameter: str) -> None:

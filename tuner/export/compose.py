@@ -102,7 +102,7 @@ _HOW = (
 
 
 def _server(study: StudyResult, place: UsualPlace, files: Collection[str]) -> dict[str, object]:
-    volumes = [f"./server/{place.file}:{place.path}:ro"]
+    volumes = [f"./server/{place.file}:{place.image_path or place.path}:ro"]
     if any(path.startswith("site/") for path in files):
         volumes.append("./site:/var/www/html:ro")
     environment = f"server/{place.environment}"

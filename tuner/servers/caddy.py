@@ -39,7 +39,7 @@ usual_place = UsualPlace(
     "caddy adapt --adapter caddyfile --config %s",
     "caddy",
     "caddy",
-    ENVIRONMENT_FILE,
+    environment=ENVIRONMENT_FILE,
     named=("*caddyfile*", "*.json"),
 )
 file_name = usual_place.file

@@ -26,7 +26,13 @@ from tuner.workload.wire import Wire
 
 name = "haproxy"
 usual_place = UsualPlace(
-    "/etc/haproxy/haproxy.cfg", "haproxy -c -f %s", "haproxy", "haproxy", named=("*haproxy*.cfg",)
+    "/etc/haproxy/haproxy.cfg",
+    "haproxy -c -f %s",
+    "haproxy",
+    "haproxy",
+    # https://github.com/docker-library/docs/tree/master/haproxy
+    "/usr/local/etc/haproxy/haproxy.cfg",
+    named=("*haproxy*.cfg",),
 )
 file_name = usual_place.file
 

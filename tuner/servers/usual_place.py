@@ -19,6 +19,8 @@ class UsualPlace:
     """Name of the systemd unit."""
     image: str
     """Official container image, without the version; empty without one."""
+    image_path: str = ""
+    """Path of the configuration file in the image; empty: ``path``."""
     environment: str = ""
     """Exported file of variables for its process; empty without one."""
     named: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ _GLOBALS = {
 """Global settings that are left out, with the reason if a user would miss them."""
 _LEFT_OUT = {
     **dict.fromkeys(("log", "log-tag", "unique-id-format", "email-alert", "bind-process"), ""),
-    **dict.fromkeys(("stats", "id", "disabled", "enabled", "guid", "description"), ""),
+    **dict.fromkeys(("stats", "id", "guid", "description"), ""),
     "source": "the lab's backend is on the loopback",
     "use-server": "all servers are the lab's backend",
     "dispatch": "the lab's backend answers",
@@ -136,7 +136,7 @@ class _Builder:
                 continue
             if kind == "defaults" or section.head.words == head or kind == "backend":
                 yield from self._proxy(section)
-            elif kind in _KEPT_SECTIONS:
+            elif kind in _KEPT_SECTIONS or (kind == "resolvers" and not self.slot.backend):
                 yield self._same(section.head)
                 yield from (self._same(line) for line in section.lines if self._stays(line, {}))
             elif kind in PROXIES:

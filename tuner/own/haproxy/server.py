@@ -34,6 +34,8 @@ from tuner.workload.workload import Request, Workload
 
 _PORT = 18_080
 """Port for ``haproxy -c``, which opens no socket."""
+_HTTP2_BY_DEFAULT = (2, 8)
+"""First version that offers HTTP/2 over TLS without ``alpn``."""
 _LINE = re.compile(r"^config *: *(?:parsing )?\[(\S+):(\d+)\] *:? *")
 
 
@@ -68,7 +70,7 @@ def locate(wishes: OwnOptions, workload: Workload, tree: HaproxyTree) -> Haproxy
     """Locate the workload's frontend in a configuration.
 
     Raises:
-        DefinitionError: there is none, or it does not speak the workload's protocol.
+        DefinitionError: there is none.
     """
     found = serving(
         tree,
@@ -78,7 +80,6 @@ def locate(wishes: OwnOptions, workload: Workload, tree: HaproxyTree) -> Haproxy
     )
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
-    _check_protocol(found, workload.wire)
     return HaproxyOwnConfiguration(wishes, found, workload)
 
 
@@ -98,7 +99,7 @@ def sites_of(wishes: OwnOptions, workload: Workload) -> Iterator[str]:
             yield found.serving.where
 
 
-def _check_protocol(found: HaproxyServing, wire: Wire) -> None:
+def _check_protocol(found: HaproxyServing, wire: Wire, version: tuple[int, ...]) -> None:
     """Raise DefinitionError if the frontend does not speak the workload's protocol.
 
     Raises:
@@ -114,7 +115,8 @@ def _check_protocol(found: HaproxyServing, wire: Wire) -> None:
     words = line.words
     offered = words[words.index("alpn") + 1].split(",") if "alpn" in words[:-1] else None
     speaks = {"http1"}
-    if not found.tls or offered is None or "h2" in offered:
+    by_default = offered is None and version >= _HTTP2_BY_DEFAULT
+    if not found.tls or by_default or "h2" in (offered or ()):
         speaks.add("http2")
     if any(is_quic(each) for each in found.frontend.own("bind")):
         speaks.add("http3")
@@ -218,10 +220,12 @@ def adapt(
     that errors are reported before anything starts.
 
     Raises:
-        DefinitionError: HAProxy refuses the configuration, it has no tunable parameter, or a
-            request is answered with another status than the workload expects.
+        DefinitionError: the frontend does not speak the workload's protocol, HAProxy refuses the
+            configuration, it has no tunable parameter, or a request is answered with another
+            status than the workload expects.
     """
     found = own.serving
+    _check_protocol(found, own.workload.wire, server.version_tuple)
     made = OwnHaproxy(own, bind(space, found))
     baseline = made.bound.baseline
     with own.target.folder() as folder:

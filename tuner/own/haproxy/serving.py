@@ -99,6 +99,8 @@ def _lacking(tree: HaproxyTree, found: list[HaproxySection], name: str) -> str:
 
 def _answers(section: HaproxySection) -> bool:
     """Return whether a section passes requests on to servers."""
+    if any(section.own("disabled")):
+        return False
     if section.kind == "listen" and next(section.own("server"), None):
         return True
     return section.has("default_backend") or section.has("use_backend")
