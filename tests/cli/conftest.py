@@ -22,10 +22,11 @@ from tuner.cli import run
 from tuner.definition import study
 from tuner.hosts import counters
 from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.measurement.window import Measurement
 from tuner.phases import block
 from tuner.servers import nginx
 from tuner.space.configuration import Value
-from tuner.store.store import sqlite_url
+from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import (
     Effect,
     Faults,
@@ -137,6 +138,21 @@ class Deployer:
     def stop(self) -> None:
         """Implement ``Deployer.stop``."""
         self._deployer.stop()
+
+
+def written(folder: Path = STUDY) -> dict[str, bytes]:
+    """Return the files of a study by path."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".db"
+    }
+
+
+def windows_of(name: str = "mine") -> list[Measurement]:
+    """Return the windows in the record of a study."""
+    record = Store.open(sqlite_url(Path("studies") / name), name).record()
+    return [window for block in record.blocks for window in block.windows]
 
 
 @pytest.fixture(scope="session")

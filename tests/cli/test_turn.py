@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import SHORT, STUDY, Tuner
-from tests.cli.test_simulated import written
+from tests.cli.conftest import SHORT, STUDY, Tuner, written
 from tuner.hosts import host_locks, local
 from tuner.testing.lab import Faults, SimulatedHost
 
