@@ -68,8 +68,8 @@ class HaproxyLabSlot:
 
     address: str
     """``127.0.0.1:18080``."""
-    backend: str
-    """Address of the lab's backend; empty to keep the user's servers."""
+    backends: tuple[str, ...]
+    """Addresses of the lab's backends; empty to keep the user's servers."""
     tls_dir: str
     """Folder of the lab's certificate; empty for cleartext."""
     protocol: WireProtocol
@@ -114,6 +114,8 @@ class _Builder:
     serving: HaproxyServing
     slot: HaproxyLabSlot
     notes: list[str] = field(default_factory=list)
+    servers: int = 0
+    """Number of servers so far, which take the lab's backends in turn."""
 
     @cached_property
     def raw(self) -> list[str]:
@@ -136,7 +138,7 @@ class _Builder:
                 continue
             if kind == "defaults" or section.head.words == head or kind == "backend":
                 yield from self._proxy(section)
-            elif kind in _KEPT_SECTIONS or (kind == "resolvers" and not self.slot.backend):
+            elif kind in _KEPT_SECTIONS or (kind == "resolvers" and not self.slot.backends):
                 yield self._same(section.head)
                 yield from (self._same(line) for line in section.lines if self._stays(line, {}))
             elif kind in PROXIES:
@@ -230,8 +232,8 @@ class _Builder:
             yield 0, _written((*words, "alpn", "h3"))
 
     def _server(self, line: HaproxyLine) -> Iterator[LabRow]:
-        """Yield a server that is the lab's backend, with the options of the user's."""
-        if not self.slot.backend:
+        """Yield a server that is one of the lab's backends, with the options of the user's."""
+        if not self.slot.backends:
             yield self._same(line)
             return
         kind, *words = line.words
@@ -243,8 +245,9 @@ class _Builder:
         if any(each.name == "ssl" for each in lost):
             self._note(line, "the lab's backend is asked in cleartext")
         name = f"{words[0]}1" if kind == "server-template" else words[0]
-        row = ("server", name, self.slot.backend, *_words_of(line, kept))
-        yield line.number, _written(row)
+        address = self.slot.backends[self.servers % len(self.slot.backends)]
+        self.servers += 1
+        yield line.number, _written(("server", name, address, *_words_of(line, kept)))
 
 
 FAILURE = "%b/%s: no answer: status %ST, termination state %ts, connect %Tc ms, retries %rc"
@@ -279,4 +282,8 @@ def _without(words: Sequence[str], name: str, length: int) -> tuple[str, ...]:
 
 def _written(words: Sequence[str]) -> str:
     """Write a line of a section; a variable of the environment stays one."""
-    return "\t" + " ".join(f'"{word}"' if "$" in word else quote_haproxy(word) for word in words)
+    return "\t" + " ".join(map(_word, words))
+
+
+def _word(text: str) -> str:
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"' if "$" in text else quote_haproxy(text)

@@ -22,7 +22,6 @@ from tuner.reading.haproxy_text import HaproxyLine
 HaproxySide = Literal["client", "server"]
 ValueUnit = Literal["", "bytes", "seconds", "milliseconds"]
 
-_SERVERS = ("server", "server-template")
 _MODES = ("http-keep-alive", "http-server-close", "httpclose", "forceclose", "http-tunnel")
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _TIMES_MS = {"us": 0.001, "": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -322,7 +321,7 @@ class ServerOption:
     def _values(self, scope: HaproxyServing) -> Iterator[tuple[HaproxyLine, str | None]]:
         for section in scope.backends:
             default = self._default(section)
-            for line in servers(section):
+            for line in section.servers:
                 value = self._in(line)
                 yield line, default if value is None else meant(value, self.unit)
 
@@ -341,7 +340,7 @@ class ServerOption:
         value = as_written(wanted[self.name], self.unit)
         text = f"{value}s" if self.unit == "seconds" and value.isdigit() else value
         for section in scope.backends:
-            lines = servers(section)
+            lines = section.servers
             holding = [line for line in lines if self._in(line) is not None]
             default = [line for line in section.own("default-server") if self._in(line) is not None]
             if default and len(holding) < len(lines):
@@ -352,11 +351,6 @@ class ServerOption:
                 blanks = indented(section, scope.tree.text)
                 row = f"{blanks}default-server {self.option} {text}"
                 yield LineEdit(lines[0].number - 1, row, follows=True)
-
-
-def servers(section: HaproxySection) -> list[HaproxyLine]:
-    """Return the lines of a section's servers."""
-    return [line for line in section.lines if line.words[0] in _SERVERS]
 
 
 @dataclass(frozen=True, slots=True)

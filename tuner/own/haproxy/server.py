@@ -174,7 +174,7 @@ class OwnHaproxy(OfKind):
         found, wishes = self.own.serving, self.own.wishes
         slot = HaproxyLabSlot(
             address=f"{ground.address}:{port}",
-            backend="" if wishes.keep_upstreams else next(iter(ground.upstreams), ""),
+            backends=() if wishes.keep_upstreams else ground.upstreams,
             tls_dir=str(directory / TLS_FOLDER) if ground.certificate else "",
             protocol=self.own.workload.wire.protocol,
             live_path=LIVE_PATH,

@@ -101,7 +101,7 @@ def _answers(section: HaproxySection) -> bool:
     """Return whether a section passes requests on to servers."""
     if any(section.own("disabled")):
         return False
-    if section.kind == "listen" and next(section.own("server"), None):
+    if section.kind == "listen" and section.servers:
         return True
     return section.has("default_backend") or section.has("use_backend")
 

@@ -19,6 +19,7 @@ CLIENT_SIDE = frozenset(("frontend", "listen"))
 SERVER_SIDE = frozenset(("backend", "listen"))
 """Kinds of sections with servers."""
 PROXIES = CLIENT_SIDE | SERVER_SIDE
+_SERVERS = frozenset(("server", "server-template"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ class HaproxySection:
     def has(self, *names: str) -> bool:
         """Return whether it or its defaults have such a line."""
         return next(self.all(*names), None) is not None
+
+    @property
+    def servers(self) -> tuple[HaproxyLine, ...]:
+        """The lines of its servers."""
+        return tuple(line for line in self.lines if line.words[0] in _SERVERS)
 
     @property
     def serves_http(self) -> bool:
