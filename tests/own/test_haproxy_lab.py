@@ -1,4 +1,4 @@
-"""What of a haproxy.cfg is carried over into the lab, line by line."""
+"""The lines of a haproxy.cfg that are carried over into the lab."""
 
 from __future__ import annotations
 
