@@ -84,7 +84,6 @@ def test_what_the_space_of_haproxy_searches() -> None:
         "tune_sched_low_latency",
         "tune_bufsize",
         "tune_recv_enough",
-        "http_connection_mode",
         "pool_max_conn",
         "pool_low_conn",
         "tune_idle_pool_shared",
