@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.hosts.nginxes import ask
 from tests.render.placed import LAB
 from tests.servers.labs import free_ports, here
 from tests.spaces import load_space
@@ -29,18 +29,12 @@ PLACEMENT = replace(LAB, upstreams=("127.0.0.1:18081",))
 HOSTILE = st.text(st.sampled_from("ab{}$\\\"'#;%, \n\r\t\x00é/"), max_size=12)
 
 
-def answer(url: str) -> str:
+def answer(url: str) -> str | None:
     """Return the body at a URL, once its server listens."""
     deadline = time.monotonic() + 10
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310
-                body: bytes = response.read()
-                return body.decode()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
+    while (found := ask(url)) is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
 
 
 def written(placement: Placement = PLACEMENT, configuration: Configuration = HAND) -> str:

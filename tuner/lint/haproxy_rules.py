@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tuner.lint.finding import Finding, LintFacts, Measurable, Severity
+from tuner.own.haproxy.line_options import option_value
 from tuner.own.haproxy.tree import CLIENT_SIDE, PROXIES, SERVER_SIDE, HaproxyTree, read
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.reading.haproxy_text import HaproxyLine
@@ -195,7 +196,7 @@ def _reuse_never(tree: HaproxyTree, _: LintFacts) -> HaproxyFindings:
 
 def _no_http2(tree: HaproxyTree, facts: LintFacts) -> HaproxyFindings:
     for line in tree.bindings():
-        without = "ssl" in line.words and "h2" not in _after(line, "alpn").split(",")
+        without = "ssl" in line.words and "h2" not in (option_value(line, "alpn") or "").split(",")
         asked = "alpn" in line.words or facts.version < _ALPN_BY_DEFAULT
         if without and asked and not line.words[1].startswith("quic"):
             yield line, "clients are not offered HTTP/2"
@@ -208,7 +209,7 @@ def _backlog(tree: HaproxyTree, facts: LintFacts) -> HaproxyFindings:
         for line in section.own("backlog")
     ]
     for line in tree.bindings():
-        word = _after(line, "backlog")
+        word = option_value(line, "backlog") or ""
         wanted.append((line, int(word) if word.isdigit() else None))
     for line, number in wanted:
         if number is not None and number > facts.somaxconn:

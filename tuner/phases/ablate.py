@@ -57,8 +57,10 @@ def is_over(record: Record) -> bool:
     """
     if record.hosts or record.ended_unix_s is None:
         return False
+    if record.ablation is None:
+        return True
     ablation = evaluate_study(record).ablation
-    return record.ablation is None or (ablation is not None and ablation.is_over)
+    return ablation is not None and ablation.is_over
 
 
 def _ablate_until(ready: Calibrated, space: Space, end_unix_s: float) -> None:

@@ -53,7 +53,7 @@ class NeverList:
         ``-``, ``.`` and a blank equal ``_``: the parameter ``tune_maxrewrite`` stands for
         ``tune.maxrewrite``.
         """
-        return self.listed.get(name) or self.by_plain_name.get(plain_name(name))
+        return self.by_plain_name.get(plain_name(name))
 
 
 def plain_name(name: str) -> str:

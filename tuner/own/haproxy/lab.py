@@ -16,7 +16,6 @@ from tuner.own.haproxy.line_options import KEPT_BY_BIND, KEPT_BY_SERVER, Haproxy
 from tuner.own.haproxy.serving import HaproxyServing
 from tuner.own.haproxy.table import logs
 from tuner.own.haproxy.tree import PROXIES, HaproxySection
-from tuner.own.patch import lines_of
 from tuner.reading.haproxy_text import HaproxyLine
 from tuner.servers.haproxy import SITE, SOCKET, quote_haproxy
 from tuner.workload.wire import WireProtocol
@@ -118,11 +117,6 @@ class _Builder:
     """Number of servers so far, which take the lab's backends in turn."""
 
     @cached_property
-    def raw(self) -> list[str]:
-        """The lines of the configuration."""
-        return lines_of(self.serving.tree.text)
-
-    @cached_property
     def logged(self) -> bool:
         """True if the user's HAProxy logs requests."""
         return logs(self.serving) == "on"
@@ -178,7 +172,7 @@ class _Builder:
 
     def _same(self, line: HaproxyLine) -> LabRow:
         """Return a line as it stands in the file; only HAProxy knows its own environment."""
-        return line.number, self.raw[line.number - 1].rstrip("\r\n")
+        return line.number, self.serving.tree.raw(line)
 
     def _note(self, line: HaproxyLine, words: str) -> None:
         self.notes.append(f"{self.serving.tree.file}:{line.number}: {words}")

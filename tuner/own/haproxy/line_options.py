@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tuner.reading.haproxy_text import HaproxyLine
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -73,3 +75,9 @@ def options(words: Sequence[str]) -> Iterator[HaproxyOption]:
         value = words[at + 1] if length > 1 and at + 1 < len(words) else ""
         yield HaproxyOption(name, value, at, min(length, len(words) - at))
         at += length
+
+
+def option_value(line: HaproxyLine, name: str) -> str | None:
+    """Return the value of an option of a line, the last one if it is repeated; None without it."""
+    found = [each.value for each in options(line.words) if each.name == name]
+    return found[-1] if found else None

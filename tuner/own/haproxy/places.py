@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tuner.own.bound import UnplaceableError
-from tuner.own.haproxy.line_options import options
+from tuner.own.haproxy.line_options import option_value
 from tuner.own.haproxy.serving import HaproxyServing
-from tuner.own.haproxy.tree import HaproxySection, LineEdit, indented
-from tuner.own.patch import lines_of
+from tuner.own.haproxy.tree import HaproxySection, LineEdit
 from tuner.reading.haproxy_text import HaproxyLine
 
 HaproxySide = Literal["client", "server"]
@@ -72,11 +71,6 @@ def agreed(values: Iterable[tuple[HaproxyLine, str | None]]) -> str | None:
     return found[0][1] if found else None
 
 
-def raw(serving: HaproxyServing, line: HaproxyLine) -> str:
-    """Return a line as it stands in the file, without its end."""
-    return lines_of(serving.tree.text)[line.number - 1].rstrip("\r\n")
-
-
 def with_value(text: str, before: Sequence[str], value: str) -> str:
     """Return a line with another value after some words; blanks and comments stay."""
     head = r"\s+".join(re.escape(word) for word in before)
@@ -100,22 +94,28 @@ def without_option(text: str, name: str) -> str:
 
 def added(serving: HaproxyServing, section: HaproxySection, text: str) -> LineEdit:
     """Return the edit that adds a line at the beginning of a section."""
-    blanks = indented(section, serving.tree.text)
+    blanks = serving.tree.indent(section)
     return LineEdit(section.head.number, f"{blanks}{text}", follows=True)
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalLine:
-    """A global setting with one value: ``tune.maxaccept 4``."""
+class OneParameter:
+    """A group of one parameter."""
 
     name: str
-    directive: str
-    unit: ValueUnit = ""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Implement ``BoundGroup``."""
         return (self.name,)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalLine(OneParameter):
+    """A global setting with one value: ``tune.maxaccept 4``."""
+
+    directive: str
+    unit: ValueUnit = ""
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -145,20 +145,14 @@ def _added_globally(serving: HaproxyServing, text: str) -> LineEdit:
 
 
 def _set(serving: HaproxyServing, line: HaproxyLine, before: Sequence[str], value: str) -> LineEdit:
-    return LineEdit(line.number, with_value(raw(serving, line), before, value))
+    return LineEdit(line.number, with_value(serving.tree.raw(line), before, value))
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalFlag:
+class GlobalFlag(OneParameter):
     """A global setting without a value: ``busy-polling``."""
 
-    name: str
     directive: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -175,18 +169,12 @@ class GlobalFlag:
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyLine:
+class ProxyLine(OneParameter):
     """A setting of proxies with one value: ``http-reuse safe``."""
 
-    name: str
     words: tuple[str, ...]
     side: HaproxySide
     unit: ValueUnit = ""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -205,29 +193,22 @@ class ProxyLine:
     def edits(self, scope: HaproxyServing, wanted: Mapping[str, str]) -> Iterator[LineEdit]:
         """Implement ``BoundGroup``."""
         value = as_written(wanted[self.name], self.unit)
-        text = f"{value}s" if self.unit == "seconds" and value.isdigit() else value
         for section in sections(scope, self.side):
             found = list(section.own(*self.words))
             if value == "auto":
                 yield from (LineEdit(line.number, "") for line in found)
             elif found:
-                yield _set(scope, found[-1], self.words, text)
+                yield _set(scope, found[-1], self.words, value)
             else:
-                yield added(scope, section, f"{' '.join(self.words)} {text}")
+                yield added(scope, section, f"{' '.join(self.words)} {value}")
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyOption:
+class ProxyOption(OneParameter):
     """An option of proxies that is on or off: ``option http-no-delay``."""
 
-    name: str
     option: str
     side: HaproxySide
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -256,15 +237,10 @@ class ProxyOption:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionMode:
+class ConnectionMode(OneParameter):
     """The mode of connections to servers; the stricter side of a request decides."""
 
     name: str = "http_connection_mode"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -299,17 +275,11 @@ class ConnectionMode:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOption:
+class ServerOption(OneParameter):
     """An option of every server: ``server one 10.0.0.1:80 pool-max-conn 8``."""
 
-    name: str
     option: str
     unit: ValueUnit = ""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -322,85 +292,70 @@ class ServerOption:
         for section in scope.backends:
             default = self._default(section)
             for line in section.servers:
-                value = self._in(line)
+                value = option_value(line, self.option)
                 yield line, default if value is None else meant(value, self.unit)
-
-    def _in(self, line: HaproxyLine) -> str | None:
-        found = [each.value for each in options(line.words) if each.name == self.option]
-        return found[-1] if found else None
 
     def _default(self, section: HaproxySection) -> str | None:
         for line in reversed(list(section.own("default-server"))):
-            if (value := self._in(line)) is not None:
+            if (value := option_value(line, self.option)) is not None:
                 return meant(value, self.unit)
         return self._default(section.defaults) if section.defaults else None
 
     def edits(self, scope: HaproxyServing, wanted: Mapping[str, str]) -> Iterator[LineEdit]:
         """Implement ``BoundGroup``."""
         value = as_written(wanted[self.name], self.unit)
-        text = f"{value}s" if self.unit == "seconds" and value.isdigit() else value
         for section in scope.backends:
             lines = section.servers
-            holding = [line for line in lines if self._in(line) is not None]
-            default = [line for line in section.own("default-server") if self._in(line) is not None]
+            holding = [line for line in lines if option_value(line, self.option) is not None]
+            default = [
+                line
+                for line in section.own("default-server")
+                if option_value(line, self.option) is not None
+            ]
             if default and len(holding) < len(lines):
                 holding.append(default[-1])
             for line in holding:
-                yield _set(scope, line, (self.option,), text)
+                yield _set(scope, line, (self.option,), value)
             if lines and not default and len(holding) < len(lines):
-                blanks = indented(section, scope.tree.text)
-                row = f"{blanks}default-server {self.option} {text}"
+                blanks = scope.tree.indent(section)
+                row = f"{blanks}default-server {self.option} {value}"
                 yield LineEdit(lines[0].number - 1, row, follows=True)
 
 
 @dataclass(frozen=True, slots=True)
-class BindOption:
+class BindOption(OneParameter):
     """An option of the frontend's addresses: ``bind :80 shards by-thread``."""
 
-    name: str
     option: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
-        return {self.name: agreed((line, self.value_in(line)) for line in scope.bindings)}
-
-    def value_in(self, line: HaproxyLine) -> str | None:
-        """Return the option's value in a line; None without it."""
-        found = [each.value for each in options(line.words) if each.name == self.option]
-        return found[-1] if found else None
+        return {
+            self.name: agreed((line, option_value(line, self.option)) for line in scope.bindings)
+        }
 
     def edits(self, scope: HaproxyServing, wanted: Mapping[str, str]) -> Iterator[LineEdit]:
         """Implement ``BoundGroup``."""
         value = wanted[self.name]
         for line in scope.bindings:
-            text = raw(scope, line)
+            text = scope.tree.raw(line)
             if value == "auto":
                 yield LineEdit(line.number, without_option(text, self.option))
-            elif self.value_in(line) is None:
+            elif option_value(line, self.option) is None:
                 yield LineEdit(line.number, with_option(text, self.option, value))
             else:
                 yield LineEdit(line.number, with_value(text, (self.option,), value))
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(OneParameter):
     """The backlog: of an address where one names it, and else of the frontend."""
 
     name: str = "backlog"
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
-
     def _place(self, scope: HaproxyServing) -> ProxyLine | BindOption:
         option = BindOption(self.name, "backlog")
-        named = any(option.value_in(line) is not None for line in scope.bindings)
+        named = any(option_value(line, self.name) is not None for line in scope.bindings)
         return option if named else ProxyLine(self.name, ("backlog",), "client")
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
@@ -413,16 +368,10 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedSetting:
+class FixedSetting(OneParameter):
     """A parameter that no search changes."""
 
-    name: str
     value: Callable[[HaproxyServing], str | None]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: HaproxyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""

@@ -13,6 +13,7 @@ from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
 from tuner.own.haproxy.lab import HaproxyLabConfiguration, HaproxyLabSlot, carry
+from tuner.own.haproxy.line_options import option_value
 from tuner.own.haproxy.serving import HaproxyServing, is_quic, serving
 from tuner.own.haproxy.table import bind, changed
 from tuner.own.haproxy.tree import HaproxyTree
@@ -112,11 +113,10 @@ def _check_protocol(found: HaproxyServing, wire: Wire, version: tuple[int, ...])
             path=found.tree.file,
             line=found.frontend.head.number,
         )
-    words = line.words
-    offered = words[words.index("alpn") + 1].split(",") if "alpn" in words[:-1] else None
+    offered = option_value(line, "alpn")
     speaks = {"http1"}
     by_default = offered is None and version >= _HTTP2_BY_DEFAULT
-    if not found.tls or by_default or "h2" in (offered or ()):
+    if not found.tls or by_default or "h2" in (offered or "").split(","):
         speaks.add("http2")
     if any(is_quic(each) for each in found.frontend.own("bind")):
         speaks.add("http3")

@@ -79,8 +79,23 @@ class HaproxyTree:
 
     file: str
     """The user's name for it."""
-    text: str
+    rows: tuple[str, ...]
+    """The lines of its text, with their ends."""
     sections: tuple[HaproxySection, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of the file."""
+        return "".join(self.rows)
+
+    def raw(self, line: HaproxyLine) -> str:
+        """Return a line as it stands in the file, without its end."""
+        return self.rows[line.number - 1].rstrip("\r\n")
+
+    def indent(self, section: HaproxySection) -> str:
+        """Return the blanks with which the lines of a section begin."""
+        row = self.raw(section.lines[0]) if section.lines else "    "
+        return row[: len(row) - len(row.lstrip())]
 
     def of(self, *kinds: str) -> Iterator[HaproxySection]:
         """Yield the sections of these kinds."""
@@ -124,7 +139,7 @@ def parse(text: str, file: str) -> HaproxyTree:
                 named[words[0]] = section
     if not any(section.lines for section in sections):
         raise DefinitionError("has no section such as global or frontend", path=file, line=1)
-    return HaproxyTree(file, text, tuple(sections))
+    return HaproxyTree(file, tuple(lines_of(text)), tuple(sections))
 
 
 def read(file: str, files: Files = HERE) -> HaproxyTree:
@@ -169,15 +184,3 @@ def edited(text: str, edits: Iterable[LineEdit]) -> str:
             rows[number - 1] += "\n"
         rows[number:number] = more[number]
     return "".join(rows)
-
-
-def indented(section: HaproxySection, text: str) -> str:
-    """Return the blanks with which the lines of a section begin.
-
-    Args:
-        section: the section.
-        text: text of the whole configuration.
-    """
-    rows = lines_of(text)
-    row = rows[section.lines[0].number - 1] if section.lines else "    "
-    return row[: len(row) - len(row.lstrip())]
