@@ -32,12 +32,12 @@ pub struct Cycles {
 }
 
 impl Cycles {
-    /// Find the cycles of all arms together.
+    /// Find the cycles of the requests of all arms together, given the begin and the end of each.
     ///
     /// `stalls` and `borders` are instants on the clock of the samples, as are `start` and `end` of
     /// the measured part. The load before the start is unknown, so the start counts as a border.
     pub fn new(
-        arms: &[&[Sample]],
+        requests: impl IntoIterator<Item = (u64, u64)>,
         stalls: impl IntoIterator<Item = (u64, u64)>,
         borders: impl IntoIterator<Item = u64>,
         (start, end): (u64, u64),
@@ -58,7 +58,7 @@ impl Cycles {
         let quiet = disturbances.windows(2).map(|pair| pair[1].0 - pair[0].1);
         Self {
             survival: Survival::new(quiet),
-            busy: busy(arms, level),
+            busy: busy(requests, level),
             disturbances,
         }
     }
@@ -101,12 +101,11 @@ impl Cycles {
 }
 
 /// The times in which more than `level` requests were outstanding.
-fn busy(arms: &[&[Sample]], level: usize) -> Vec<(u64, u64)> {
-    let samples = || arms.iter().flat_map(|samples| samples.iter());
-    let mut begun: Vec<u64> = samples().map(|sample| sample.intended).collect();
-    let mut ended: Vec<u64> = samples()
-        .map(|sample| sample.completed.max(sample.intended))
-        .collect();
+fn busy(requests: impl IntoIterator<Item = (u64, u64)>, level: usize) -> Vec<(u64, u64)> {
+    let (mut begun, mut ended): (Vec<u64>, Vec<u64>) = requests
+        .into_iter()
+        .map(|(begin, end)| (begin, end.max(begin)))
+        .unzip();
     begun.sort_unstable();
     ended.sort_unstable();
     let mut spans = Vec::new();
@@ -232,8 +231,20 @@ mod tests {
         }
     }
 
+    fn load(samples: &[Sample]) -> impl Iterator<Item = (u64, u64)> {
+        samples
+            .iter()
+            .map(|sample| (sample.intended, sample.completed))
+    }
+
     fn cycles(samples: &[Sample], stalls: &[(u64, u64)], level: usize) -> Cycles {
-        Cycles::new(&[samples], stalls.iter().copied(), [], (0, 10_000), level)
+        Cycles::new(
+            load(samples),
+            stalls.iter().copied(),
+            [],
+            (0, 10_000),
+            level,
+        )
     }
 
     /// A stall touches the requests of its cycle, before it and after it, and no others.
@@ -263,12 +274,12 @@ mod tests {
             [sample(900, 1040)],
             [sample(1010, 1100), sample(1200, 1300)],
         );
-        let found = Cycles::new(&[&one, &other], [], [1000], (0, 10_000), 0);
+        let found = Cycles::new(load(&one).chain(load(&other)), [], [1000], (0, 10_000), 0);
         assert_eq!(found.summary(&one).count, 0);
         assert_eq!(found.summary(&other).count, 1);
         // A cycle that begins with a slice belongs to it.
         let whole = [sample(1000, 1100)];
-        let found = Cycles::new(&[&whole], [], [1000], (0, 10_000), 0);
+        let found = Cycles::new(load(&whole), [], [1000], (0, 10_000), 0);
         assert_eq!(found.summary(&whole).count, 1);
     }
 
@@ -302,7 +313,7 @@ mod tests {
     #[test]
     fn undisturbed_requests_all_count() {
         let samples: Vec<Sample> = (0..100).map(|i| sample(i * 50, i * 50 + i + 1)).collect();
-        let found = Cycles::new(&[&samples], [], [], (0, SECOND), 0).summary(&samples);
+        let found = Cycles::new(load(&samples), [], [], (0, SECOND), 0).summary(&samples);
         assert_eq!((found.count, found.excluded_share), (100, 0.0));
         assert!(
             (found.effective - 100.0).abs() < 1e-3,
@@ -311,7 +322,7 @@ mod tests {
         );
         let p99_us = found.p99_us.unwrap();
         assert!((0.098..=0.1).contains(&p99_us), "{p99_us}");
-        let nothing = Cycles::new(&[&[]], [], [], (0, SECOND), 0).summary(&[]);
+        let nothing = Cycles::new([], [], [], (0, SECOND), 0).summary(&[]);
         assert_eq!((nothing.count, nothing.p99_us), (0, None));
     }
 
@@ -379,7 +390,7 @@ mod tests {
             let whole = (0, seconds * SECOND);
             let found = |stalls: &[(u64, u64)]| {
                 let stalls = stalls.iter().copied();
-                let summary = Cycles::new(&[&samples], stalls, [], whole, 0).summary(&samples);
+                let summary = Cycles::new(load(&samples), stalls, [], whole, 0).summary(&samples);
                 summary.p99_us.unwrap()
             };
             (found(stalls), found(&[]))

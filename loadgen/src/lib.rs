@@ -23,6 +23,7 @@
 //!            stalls     spans in which a core did not run
 //!            resources  CPU time, memory, stolen time
 //!            listeners  the processes that listen on an address
+//!            backlog    when an instance that cannot keep up is given up
 //!            freeze     when instances that are not at turn are stopped
 //!            processes  the processes of those instances
 //!            live       figures of a running window, for a progress line
@@ -54,6 +55,7 @@
 
 pub mod alarms;
 pub mod backend;
+pub mod backlog;
 pub mod carrier;
 pub mod control;
 pub mod cycles;

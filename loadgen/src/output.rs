@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::cycles::{Cycles, Undisturbed};
-use crate::engine::Raw;
+use crate::engine::{Arm, Raw};
 use crate::freeze::LEAD_NS;
 use crate::histogram::{Latency, Summary};
 use crate::plan::{Arrival, Instance, Mode, Protocol, Window};
@@ -208,6 +208,10 @@ pub struct SliceFigures {
     pub not_frozen: Option<String>,
     /// Time for which this one was stopped, from the warm-up to the drain, in seconds.
     pub frozen_s: f64,
+    /// When this one began to fall behind, and when it was given up since its backlog went on growing,
+    /// in nanoseconds from the start of the measured part; `None` if it was not. In that time no
+    /// request of the window counts as undisturbed, and from then on it was sent none.
+    pub behind: Option<(i64, i64)>,
     /// Time before a border in which the next instance is continued, in microseconds; 0 unless
     /// they are frozen.
     pub lead_us: u64,
@@ -231,6 +235,10 @@ impl SliceFigures {
             frozen: context.frozen,
             not_frozen: context.not_frozen.clone(),
             frozen_s: raw.arms[place].frozen_s,
+            behind: raw.arms[place].behind.map(|(from, to)| {
+                let since_start = |ns: u64| ns as i64 - raw.start as i64;
+                (since_start(from), since_start(to))
+            }),
             lead_us: lead_ns(context.frozen) / 1000,
             level: window.level(),
             undisturbed: cycles.summary(&raw.arms[place].samples),
@@ -252,7 +260,7 @@ pub fn cycles(
     frozen: bool,
 ) -> Option<Cycles> {
     window.slices.as_ref()?;
-    let arms: Vec<&[_]> = raw.arms.iter().map(|arm| &arm.samples[..]).collect();
+    let behind = || raw.arms.iter().filter_map(|arm| arm.behind);
     let spans = raw
         .stalls
         .iter()
@@ -261,12 +269,21 @@ pub fn cycles(
     let borders = raw.borders.iter();
     let waking = borders.map(|at| (at.saturating_sub(lead_ns(frozen)), *at));
     Some(Cycles::new(
-        &arms,
-        spans.chain(waking),
+        raw.arms.iter().flat_map(load),
+        spans.chain(waking).chain(behind()),
         raw.borders.iter().copied(),
         (raw.start, raw.end),
         window.level(),
     ))
+}
+
+/// Return the begin and the end of an instance's requests, up to the moment at which it fell behind if
+/// it was given up. Later ones did not reach it, or waited for its own slices.
+fn load(arm: &Arm) -> impl Iterator<Item = (u64, u64)> {
+    let (from, to) = arm.behind.unwrap_or((u64::MAX, u64::MAX));
+    let samples = arm.samples.iter();
+    let counted = samples.take_while(move |sample| sample.intended < from);
+    counted.map(move |sample| (sample.intended, sample.completed.min(to)))
 }
 
 /// Stalls, in nanoseconds from the start of the measured part; earlier instants are negative.

@@ -166,6 +166,16 @@ impl Slots {
         arms
     }
 
+    /// Return the number of an arm's busy slots; it looks at all busy ones.
+    pub fn busy_of(&self, arm: usize) -> usize {
+        let (mut count, mut at) = (0, self.oldest);
+        while let Some(slot) = self.list.get(at as usize) {
+            count += usize::from(usize::from(slot.arm) == arm);
+            at = slot.newer;
+        }
+        count
+    }
+
     /// Return the slot with the oldest request, and when that was dispatched.
     #[inline]
     pub fn oldest(&self) -> Option<(u32, u64)> {

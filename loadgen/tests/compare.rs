@@ -1,6 +1,6 @@
 //! `compare`: several servers under the same load, in slices.
 
-use crate::support::{Responder, assert_described, output_of};
+use crate::support::{HELLO, Responder, assert_described, output_of};
 use serde_json::Value;
 
 fn url(server: &Responder) -> String {
@@ -66,6 +66,29 @@ fn the_text_names_seed_and_errors() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
+}
+
+/// A server that cannot keep up is named.
+#[test]
+fn a_server_that_falls_behind_is_named() {
+    let good = Responder::good();
+    let slow = Responder::start(|mut client, _| {
+        while client.request().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            if client.answer(HELLO).is_err() {
+                return;
+            }
+        }
+    });
+    let urls = [url(&good), url(&slow)];
+    let arguments = [&["compare", &urls[0], &urls[1]][..], &SHORT].concat();
+    let (text, errors, code) = output_of(&arguments);
+    assert_eq!((errors.as_str(), code), ("", Some(0)), "{text}");
+    let words = format!(
+        "{} could not keep up with the load: in 2 of 2 rounds",
+        urls[1]
+    );
+    assert!(text.contains(&words), "{text}");
 }
 
 /// Wrong arguments are refused with what is allowed.

@@ -93,6 +93,40 @@ fn each_server_has_its_own_latency() {
     assert!(p50(&lines[1]) > p50(&lines[0]) + 1500.0);
 }
 
+/// A server that cannot keep up is given up, so that the others are measured as without it: their
+/// requests do not wait for its connections, and what follows is undisturbed.
+#[test]
+fn a_server_that_cannot_keep_up_does_not_hold_up_the_others() {
+    let good = [Responder::good(), Responder::good()];
+    // 4 connections and 20 ms: 200 of 667 requests per second.
+    let overloaded = Responder::start(|mut client, _| {
+        while client.request().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            if client.answer(HELLO).is_err() {
+                return;
+            }
+        }
+    });
+    let window = json!({"duration_s": 1.8});
+    let lines = measure(&sliced(&[&good[0], &good[1], &overloaded], window));
+    for line in &lines {
+        assert_accounted(line);
+    }
+    let given_up = &lines[2];
+    let (from, to) = given_up.slices.as_ref().unwrap().behind.unwrap();
+    assert!(from < to && to < 1_000_000_000, "{from} {to}");
+    assert!(given_up.unsent > given_up.offered / 4, "{given_up:?}");
+    for line in &lines[..2] {
+        assert_eq!((line.completed, line.errors.len()), (line.offered, 0));
+        let slices = line.slices.as_ref().unwrap();
+        assert_eq!(slices.behind, None);
+        // A part of what was asked after that moment, however noisy the machine is.
+        let after = 1.0 - to.max(0) as f64 / 1.8e9;
+        let share = 1.0 - slices.undisturbed.excluded_share;
+        assert!(share > 0.3 * after, "{share} of {after}");
+    }
+}
+
 /// A closed loop asks the server at turn alone, as fast as it answers.
 #[test]
 fn a_closed_loop_takes_turns() {

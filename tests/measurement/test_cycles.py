@@ -24,7 +24,7 @@ from tuner.measurement.cycles import (
 from tuner.measurement.latency import summarise
 from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.stalls import CYCLES, Span, StallRule
-from tuner.measurement.window import Turns, measure
+from tuner.measurement.window import Samples, Turns, measure, weights_of
 
 MS = 1_000_000
 END = 100 * MS
@@ -66,6 +66,17 @@ def test_a_border_touches_the_cycle_that_it_cuts() -> None:
     assert (weights(*one, traffic, disturbances) > 0).tolist() == [False]
     assert (weights(*other, traffic, disturbances) > 0).tolist() == [False, True]
     assert counts(instants(1000), instants(1100), borders=(1000,)) == [True]
+
+
+def test_an_arm_that_is_given_up_disturbs_the_others_until_then() -> None:
+    """While it falls behind, no request counts; afterwards what it left unanswered touches none."""
+    slow = instants(100, 500, 1500), instants(150, 9000, 9500)
+    other = instants(1000, 2100, 3500), instants(1100, 2200, 3600)
+    traffic = Traffic.of([slow, other], behind=[(400, 2000), None])
+    raw = raw_window(traffic=traffic, duration_s=1e-5)
+    for (begun, ended), expected in (slow, [True, False, False]), (other, [False, True, True]):
+        samples = Samples(begun, begun, ended, np.zeros(3, np.uint8))
+        assert (weights_of(raw, samples, CYCLES) > 0).tolist() == expected
 
 
 def test_above_a_level_a_stall_touches_the_crowd_that_it_met() -> None:
@@ -198,6 +209,18 @@ def test_an_arm_that_cannot_keep_up_in_its_slices_fails_the_rate() -> None:
     assert slow.bad
     assert "achieved less than offered" in slow.invalid[0]
     assert measure(raw_window((1_000.0,) * 50, turns=turns), None, GATES).valid
+
+
+def test_an_arm_that_another_one_set_back_keeps_up() -> None:
+    """Slices in which another arm fell behind say nothing about this one."""
+    turns = Turns(slice_ns=20 * MS, order=(0, 1) * 25, place=0)
+    slow = raw_window((60_000.0,) * 40 + (1_000.0,) * 10, turns=turns)
+    samples = slow.samples
+    assert isinstance(samples, Samples)
+    arm = samples.intended_ns, samples.completed_ns
+    for span, valid in ((-5 * MS, 790 * MS), True), ((100 * MS, 200 * MS), False):
+        traffic = Traffic.of([arm, arm], turns.borders_ns, [None, span])
+        assert measure(replace(slow, traffic=traffic), None, GATES).valid == valid
 
 
 LOADS = [

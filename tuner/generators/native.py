@@ -376,7 +376,10 @@ def _windows(lines: Sequence[Mapping[str, Any]], place: GeneratorHost) -> list[R
         for w in windows
         if isinstance(w.samples, Samples)
     ]
-    traffic = Traffic.of(arms, windows[0].turns.borders_ns)
+    # An earlier generator gives no arm up.
+    behind = [line["slices"].get("behind") for line in lines]
+    spans = [tuple(span) if span else None for span in behind]
+    traffic = Traffic.of(arms, windows[0].turns.borders_ns, spans)
     return [replace(window, traffic=traffic) for window in windows]
 
 

@@ -4,6 +4,7 @@ A stall touches exactly the *busy cycle* in which it falls: from the last moment
 no request was outstanding to the first such moment after it. A request counts if its cycle holds
 no stall, of the generator's core or of the server's. Where several arms share a window in slices,
 a border between two slices is a stall of length 0: what one arm leaves behind touches the next.
+An arm that falls behind until it is given up is a stall for all of them.
 
 A long cycle is likelier to meet a stall than a short one, so the cycles that are left are too
 short. Stalls are the host's and independent of the queue; hence each remaining cycle of length l
@@ -20,6 +21,7 @@ that number of outstanding requests do is deemed independent of one another.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -48,20 +50,40 @@ class Traffic:
     """Instants of the answers, or of giving up, ascending."""
     borders_ns: Instants = field(default_factory=lambda: np.empty(0, np.int64))
     """Instants at which the turn passed from one arm to another, ascending."""
+    behind: tuple[Span, ...] = ()
+    """Times in which an arm fell behind, up to the moment at which it was given up."""
 
     @classmethod
     def of(
-        cls, arms: Sequence[tuple[Instants, Instants]], borders_ns: Sequence[int] = ()
+        cls,
+        arms: Sequence[tuple[Instants, Instants]],
+        borders_ns: Sequence[int] = (),
+        behind: Sequence[Span | None] = (),
     ) -> Traffic:
-        """Return the traffic of arms, given the intended and the last instants of each."""
-        intended = np.concatenate([arm[0] for arm in arms])
-        ended = np.concatenate([np.maximum(*arm) for arm in arms])
+        """Return the traffic of arms, given the intended and the last instants of each.
+
+        ``behind`` has a span for each arm that was given up. Its later requests did not reach it,
+        or waited for its own slices, so that no other arm met them.
+        """
+        met = [
+            _met(arm, span) if span else arm for arm, span in itertools.zip_longest(arms, behind)
+        ]
+        intended = np.concatenate([arm[0] for arm in met])
+        ended = np.concatenate([np.maximum(*arm) for arm in met])
         # Each arm's instants are in order, or nearly, which a stable sort makes use of.
         return cls(
             np.sort(intended, kind="stable"),
             np.sort(ended, kind="stable"),
             np.asarray(borders_ns, np.int64),
+            tuple(span for span in behind if span),
         )
+
+
+def _met(arm: tuple[Instants, Instants], behind: Span) -> tuple[Instants, Instants]:
+    """Return the requests from before an arm fell behind, which end when it is given up."""
+    (intended_ns, ended_ns), (start, end) = arm, behind
+    before = intended_ns < start
+    return intended_ns[before], np.minimum(ended_ns[before], end)
 
 
 @functools.lru_cache(maxsize=1)  # The arms of a window ask for the same spans in turn.

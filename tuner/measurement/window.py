@@ -320,7 +320,7 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _La
         send_lag=summarise(send_lag, weight[answered], histogram=False),
         excluded_share=1 - float(undisturbed.sum() / counted.sum()) if counted.any() else 0.0,
         effective=effective_size(weight[undisturbed]),
-        late=_unfinished_in_slices(raw.turns, samples)
+        late=_unfinished_in_slices(raw.turns, samples, raw.traffic.behind if raw.traffic else ())
         if raw.turns
         else _unfinished_at_end(raw, samples, rule),
         first_byte=_first_byte(samples, undisturbed, weight),
@@ -355,7 +355,8 @@ def weights_of(
     traffic = raw.traffic or Traffic.of([own], borders_ns)
     # A closed loop is never idle: a stall touches the requests that were under way.
     level = len(samples.outcome) if raw.mode == "closed" else rule.level
-    spans = [*spans_of(raw, rule.gap_us), *(raw.turns.wakes if raw.turns else ())]
+    wakes = raw.turns.wakes if raw.turns else ()
+    spans = [*spans_of(raw, rule.gap_us), *wakes, *traffic.behind]
     disturbances = Disturbances.of(spans, traffic.borders_ns, _end_ns(raw))
     return weights(*own, traffic, disturbances, level)
 
@@ -466,14 +467,18 @@ _SLICE_LEFT = 0.1
 A queue at 70 % of the capacity leaves a few behind; one above the capacity leaves its excess."""
 
 
-def _unfinished_in_slices(turns: Turns, samples: Samples) -> int:
+def _unfinished_in_slices(turns: Turns, samples: Samples, behind: Sequence[Span]) -> int:
     """Count the requests unanswered at the end of their slices, in a server that cannot keep up.
 
     It is the share in the median slice, so that slices in which the host stalled, or in which
-    another arm's requests were still being served, do not decide.
+    another arm's requests were still being served, do not decide. Slices in which another arm
+    fell ``behind`` do not count at all.
     """
     slices = samples.intended_ns // turns.slice_ns
     left = (samples.completed_ns > (slices + 1) * turns.slice_ns) & (samples.outcome == 0)
+    for start, end in behind:
+        met = (slices < math.ceil(end / turns.slice_ns)) & (slices >= start // turns.slice_ns)
+        slices, left = slices[~met], left[~met]
     _, place, offered = np.unique(slices, return_inverse=True, return_counts=True)
     if not len(offered):
         return 0

@@ -39,6 +39,16 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
+/// A claimed request that waits for a free slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// The index in the record.
+    pub index: u32,
+    /// True if the server has certainly not processed it, so that it is sent again. Otherwise no slot
+    /// was free in its slice.
+    pub refused: bool,
+}
+
 /// Counts of one instance, by one thread or by all of them.
 #[derive(Debug)]
 pub struct Book {
@@ -56,8 +66,8 @@ pub struct Book {
     /// Requests lost with a closing connection, to be sent again on a new one: a server that closes
     /// one idle connection may be about to close the others.
     pub retries: VecDeque<u32>,
-    /// Requests that a server has certainly not processed, to be sent again on any free slot.
-    pub refused: VecDeque<u32>,
+    /// Requests to be sent on any free slot before those that are newly due.
+    pub waiting: VecDeque<Waiting>,
 }
 
 impl Book {
@@ -70,7 +80,7 @@ impl Book {
             handshakes: [histogram::new(), histogram::new()],
             tls: Tally::new(),
             retries: VecDeque::with_capacity(slots + 1),
-            refused: VecDeque::new(),
+            waiting: VecDeque::new(),
         }
     }
 
@@ -86,9 +96,9 @@ impl Book {
         self.tls.merge(&other.tls);
     }
 
-    /// Return whether requests wait to be sent again.
+    /// Return whether requests wait to be sent, other than those that are newly due.
     #[inline]
     pub fn waits(&self) -> bool {
-        !self.retries.is_empty() || !self.refused.is_empty()
+        !self.retries.is_empty() || !self.waiting.is_empty()
     }
 }

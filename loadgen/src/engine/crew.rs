@@ -40,6 +40,8 @@ pub struct Arm {
     pub turn_cpu_s: Option<f64>,
     /// Time for which the instance was stopped, from the warm-up to the drain.
     pub frozen_s: f64,
+    /// The time in which it fell behind, until it was given up; `None` if it was not.
+    pub behind: Option<(u64, u64)>,
 }
 
 /// The measurements of one window.
@@ -79,6 +81,8 @@ struct Part {
     in_turn_ns: Vec<u64>,
     /// Time for which each instance was stopped, or the one that could not be.
     frozen_ns: Result<Vec<u64>, usize>,
+    /// When each instance fell behind, and was given up; of the first thread only.
+    behind: Vec<Option<(u64, u64)>>,
     busy_share: f64,
     path: quic::Path,
     /// When it gave up its open requests.
@@ -213,6 +217,7 @@ fn work(
         cpu_ns: engine.thread_cpu,
         server_cpu_s: engine.cpu.iter().map(CpuTime::seconds).collect(),
         in_turn_ns: engine.in_turn,
+        behind: engine.backlogs.spans(),
         frozen_ns: engine.freezing.map_or(Ok(Vec::new()), |f| f.result()),
         busy_share: engine.busy_share.max(0.0),
         path: engine.pool.take_path(),
@@ -238,6 +243,7 @@ fn merge(agenda: &Agenda, arms: usize, parts: Vec<Part>) -> Raw {
                 server_cpu_s,
                 turn_cpu_s: server_cpu_s.and_then(|_| in_turn_s()).filter(|_| arms > 1),
                 frozen_s: frozen_ns.map_or(0.0, |ns| *ns as f64 / 1e9),
+                behind: first.and_then(|part| part.behind[arm]),
             }
         })
         .collect();

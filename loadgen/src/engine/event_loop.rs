@@ -10,6 +10,7 @@ use std::io;
 
 use super::freezing::Freezing;
 use super::ledger::{Agenda, Ledger};
+use crate::backlog::Backlogs;
 use crate::plan::{Spin, Window};
 use crate::pool::{Pool, State};
 use crate::record::Outcome;
@@ -71,6 +72,11 @@ pub struct Engine<'a> {
     /// `u64::MAX` with one instance.
     pub turns_due: u64,
     pub turns_wake: u64,
+    /// The backlogs of the instances; only the first loop's are used.
+    pub backlogs: Backlogs,
+    /// A bit for each instance that is sent nothing at present, and for each that was given up.
+    pub halted: u64,
+    pub given_up: u64,
     /// The instances that are stopped when it is not their turn; in the first loop only.
     pub freezing: Option<Freezing<'a>>,
     /// The place of this loop among those of the window.
@@ -125,6 +131,9 @@ impl<'a> Engine<'a> {
             turn_ends: u64::MAX,
             turns_due: u64::MAX,
             turns_wake: u64::MAX,
+            backlogs: Backlogs::new(arms),
+            halted: 0,
+            given_up: 0,
             freezing: None,
             place: 0,
             thread_cpu: 0,
@@ -267,33 +276,41 @@ impl<'a> Engine<'a> {
     pub fn dispatch(&mut self, mut now: u64) -> u64 {
         let agenda = self.ledger.agenda;
         for arm in 0..self.ledger.books.len() {
-            if !self.ledger.books[arm].refused.is_empty() {
-                now = self.dispatch_again(arm, now);
+            if !self.ledger.books[arm].waiting.is_empty() && !self.is_halted(arm) {
+                now = self.dispatch_waiting(arm, now);
             }
         }
         while self.due() <= now {
             let next = agenda.next(now);
-            let Some(slot) = self.pool.slots.choose(next.pick, next.arm) else {
-                break;
+            let slot = if self.is_halted(next.arm) {
+                None
+            } else {
+                self.pool.slots.choose(next.pick, next.arm)
             };
-            // Otherwise another thread has claimed it.
-            if let Some(index) = agenda.claim(next, now) {
-                self.send(slot, index, false, now);
-                now = self.watch.tick();
+            match slot {
+                // Otherwise another thread has claimed it.
+                Some(slot) => {
+                    if let Some(index) = agenda.claim(next, now) {
+                        self.send(slot, index, false, now);
+                        now = self.watch.tick();
+                    }
+                }
+                None if self.blocks(next.arm) => break,
+                None => self.put_off(next, now),
             }
         }
         now
     }
 
-    /// Write requests that a server refused before those that are newly due.
+    /// Write requests that wait for a slot before those that are newly due.
     #[cold]
-    fn dispatch_again(&mut self, arm: usize, mut now: u64) -> u64 {
-        while !self.ledger.books[arm].refused.is_empty()
+    fn dispatch_waiting(&mut self, arm: usize, mut now: u64) -> u64 {
+        while !self.ledger.books[arm].waiting.is_empty()
             && let pick = self.ledger.agenda.next(now).pick
             && let Some(slot) = self.pool.slots.choose(pick, arm)
-            && let Some(index) = self.ledger.books[arm].refused.pop_front()
+            && let Some(waiting) = self.ledger.books[arm].waiting.pop_front()
         {
-            self.send(slot, index, true, now);
+            self.send(slot, waiting.index, waiting.refused, now);
             now = self.watch.tick();
         }
         now

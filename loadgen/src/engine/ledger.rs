@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::counts::Book;
+use super::counts::{Book, Waiting};
 use super::freezing::Outstanding;
 use crate::errors::Kind;
 use crate::live::{Gauge, Live};
@@ -34,6 +34,9 @@ pub struct Agenda {
     pub freezes: bool,
     /// The instances that each thread has requests of.
     pub outstanding: Vec<Outstanding>,
+    /// A bit for each instance that is held, and for each that was given up.
+    pub held: AtomicU64,
+    pub given_up: AtomicU64,
     schedule: Schedule,
     record: Record,
     /// The instances in turn.
@@ -55,6 +58,19 @@ pub struct Agenda {
     limit: AtomicU64,
     /// Figures for a progress line.
     live: Option<Arc<Live>>,
+}
+
+/// A slice that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    /// The instance that was at turn.
+    pub arm: usize,
+    /// The start and the end on the monotonic clock.
+    pub span: (u64, u64),
+    /// Number of requests that were due in it.
+    pub offered: usize,
+    /// Number of these that no thread has claimed yet.
+    pub unclaimed: usize,
 }
 
 /// A request that may be claimed.
@@ -94,6 +110,8 @@ impl Agenda {
             closed_loop,
             freezes: false,
             outstanding: Vec::new(),
+            held: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
             schedule,
             record,
             turns,
@@ -180,6 +198,23 @@ impl Agenda {
         let origin = self.origin.load(Relaxed);
         let borders = self.turns.borders().into_iter();
         borders.map(|at| origin + at).collect()
+    }
+
+    /// Return the slice before an instant: its start and end, how many requests were due in it, and how
+    /// many of these are not claimed; `None` in a closed loop, and at the very start.
+    pub fn slice_before(&self, now: u64) -> Option<Slice> {
+        let origin = self.origin.load(Relaxed);
+        let end = self.turns.start_of(now.saturating_sub(origin));
+        let start = self.turns.start_of(end.checked_sub(1)?);
+        let place = |at: u64| self.schedule.intended_ns.partition_point(|ns| *ns < at);
+        let (first, after) = (place(start), place(end));
+        let next = self.next.load(Relaxed);
+        (!self.closed_loop).then_some(Slice {
+            arm: self.turns.arm_at(start),
+            span: (origin + start, origin + end),
+            offered: after - first,
+            unclaimed: after.saturating_sub(next.max(first)),
+        })
     }
 
     /// Return a bit for each instance whose requests of earlier slices still wait to be sent, after a
@@ -422,8 +457,30 @@ impl<'a> Ledger<'a> {
     /// Queue a request that the server refused to be sent again.
     #[cold]
     pub fn refuse(&mut self, arm: usize, index: u32) {
-        self.books[arm].refused.push_back(index);
+        let refused = true;
+        self.books[arm]
+            .waiting
+            .push_back(Waiting { index, refused });
         self.count_retry(arm, index);
+    }
+
+    /// Queue a request for which no slot was free in its slice.
+    #[cold]
+    pub fn put_off(&mut self, arm: usize, index: u32) {
+        let refused = false;
+        self.books[arm]
+            .waiting
+            .push_back(Waiting { index, refused });
+    }
+
+    /// Forget the requests of an instance that wait to be sent: they count as never sent.
+    #[cold]
+    pub fn forget(&mut self, arm: usize) {
+        let book = &mut self.books[arm];
+        let waiting = book.waiting.drain(..).map(|waiting| waiting.index);
+        for index in waiting.chain(book.retries.drain(..)) {
+            self.agenda.record.unwrite(index as usize);
+        }
     }
 
     fn count_retry(&mut self, arm: usize, index: u32) {
@@ -432,28 +489,29 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Return whether requests wait to be sent again.
+    /// Return whether requests wait to be sent, other than those that are newly due.
     #[inline]
     pub fn waits(&self) -> bool {
         self.books.iter().any(Book::waits)
     }
 
-    /// End the window: requests that wait to be sent again count as never sent.
+    /// End the window: requests that wait to be sent count as never sent.
     pub fn close(&mut self, now: u64) {
-        let books = self.books.iter_mut();
-        let waiting: Vec<u32> = books
-            .flat_map(|book| book.retries.drain(..).chain(book.refused.drain(..)))
-            .collect();
-        for index in waiting {
-            if self.agenda.closed_loop {
+        for arm in 0..self.books.len() {
+            if !self.agenda.closed_loop {
+                self.forget(arm);
+                continue;
+            }
+            let book = &mut self.books[arm];
+            let waiting = book.waiting.drain(..).map(|waiting| waiting.index);
+            let waiting: Vec<u32> = waiting.chain(book.retries.drain(..)).collect();
+            for index in waiting {
                 // Its first write is the only record of when it was intended.
                 let unanswered = Exchange {
                     index,
                     ..Exchange::default()
                 };
                 self.give_up(&unanswered, now, Outcome::InFlight);
-            } else {
-                self.unwrite(index);
             }
         }
     }

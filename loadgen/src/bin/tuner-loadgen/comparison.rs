@@ -103,7 +103,7 @@ impl Comparison {
             servers: servers
                 .map(|(place, url)| Server::new(url, place, rounds))
                 .collect(),
-            notes: notes(plan, rounds),
+            notes: notes(plan, urls, rounds),
         }
     }
 }
@@ -197,8 +197,20 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn notes(plan: &Plan, rounds: &[Vec<WindowLine>]) -> Vec<String> {
+fn notes(plan: &Plan, urls: &[&str], rounds: &[Vec<WindowLine>]) -> Vec<String> {
     let mut notes = Vec::new();
+    for (place, url) in urls.iter().enumerate() {
+        let own = rounds.iter().filter_map(|round| round.get(place));
+        let behind = own.filter_map(|line| line.slices.as_ref()?.behind);
+        let count = behind.count();
+        if count > 0 {
+            notes.push(format!(
+                "{url} could not keep up with the load: in {count} of {} rounds it fell behind and \
+                 was sent no more requests; lower -R",
+                rounds.len()
+            ));
+        }
+    }
     if plan.ticker.is_none() {
         notes.push("the servers' CPU was not watched for stalls (--ticker-cpu)".to_owned());
     }

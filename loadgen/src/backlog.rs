@@ -1,0 +1,198 @@
+//! Backlogs: in a window of slices, an instance that cannot keep up with the load is given up.
+//!
+//! Its requests pile up, and it serves them in the slices of the others. These then fall behind as
+//! well, and a comparison of many instances ends without a figure because of one. So an instance that
+//! leaves more at the end of its slices than the others is first held: it works in its own slices
+//! only. All then have their slices to themselves, and the others work off what they were set back
+//! by. If its backlog grows even so, it gets no more requests in this window.
+
+/// The excess over the others that is a backlog, as a share of a slice's requests.
+const BACKLOG: f64 = 0.25;
+/// Slices in a row with a backlog after which an instance is held. A stall of the host at the end of a
+/// slice leaves a backlog too, but rarely in several slices of one instance in a row.
+const HELD_AFTER: u32 = 3;
+/// Growth of the backlog of a held instance at which it is given up. At 70 % of its capacity, a server
+/// works off 0.43 in each slice of its own.
+const GIVEN_UP_AT: f64 = 0.5;
+/// Slices after which an instance is released if its backlog neither grows nor is worked off: its
+/// answers take long, and it keeps up.
+const RELEASED_AFTER: u32 = 8;
+/// Fewer requests are a queue: at 80 % of the capacity, a queue is longer in 3 % of all
+/// moments (M/M/1).
+const LEAST: usize = 16;
+
+/// A decision about an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The instance keeps up with the load.
+    KeepsUp,
+    /// The instance works in its own slices only.
+    Held,
+    /// The instance gets no more requests.
+    GivenUp,
+}
+
+/// The state of one instance.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arm {
+    /// The requests that its last slice left, as a share of those that were due in it; `None` before
+    /// its first slice.
+    left: Option<f64>,
+    /// Slices in a row with a backlog, and the start of the first of them.
+    slices: u32,
+    since: u64,
+    /// The share that it left when it was held, and the slices since; `None` while it runs freely.
+    held: Option<(f64, u32)>,
+    /// True if it was held and kept up: its answers take long.
+    exempt: bool,
+    /// When it was given up.
+    until: Option<u64>,
+}
+
+/// The backlogs of all instances.
+#[derive(Debug)]
+pub struct Backlogs {
+    arms: Vec<Arm>,
+}
+
+impl Backlogs {
+    /// Create it for this number of instances, which keep up.
+    pub fn new(arms: usize) -> Self {
+        Self {
+            arms: vec![Arm::default(); arms],
+        }
+    }
+
+    /// Note the end of an instance's slice: `offered` of its requests were due in it, and `left` of
+    /// its requests are not answered. Return how it stands from now on.
+    pub fn note(
+        &mut self,
+        arm: usize,
+        (begun, ended): (u64, u64),
+        offered: usize,
+        left: usize,
+    ) -> Standing {
+        let share = left as f64 / offered.max(1) as f64;
+        self.arms[arm].left = Some(share);
+        let best = self.best();
+        let arm = &mut self.arms[arm];
+        if arm.until.is_some() {
+            return Standing::GivenUp;
+        }
+        let late = best.is_some_and(|best| share >= best + BACKLOG);
+        if !late || left < LEAST || arm.exempt {
+            (arm.slices, arm.held) = (0, None);
+            return Standing::KeepsUp;
+        }
+        if arm.slices == 0 {
+            arm.since = begun;
+        }
+        arm.slices += 1;
+        match &mut arm.held {
+            None if arm.slices < HELD_AFTER => Standing::KeepsUp,
+            None => {
+                arm.held = Some((share, 0));
+                Standing::Held
+            }
+            Some((at, _)) if share >= *at + GIVEN_UP_AT => {
+                arm.until = Some(ended);
+                Standing::GivenUp
+            }
+            Some((at, slices)) => {
+                *slices += 1;
+                arm.exempt = *slices >= RELEASED_AFTER && share > *at - BACKLOG;
+                if arm.exempt {
+                    Standing::KeepsUp
+                } else {
+                    Standing::Held
+                }
+            }
+        }
+    }
+
+    /// Return the least share that an instance left in its last slice, once all have had a slice.
+    fn best(&self) -> Option<f64> {
+        let shares = self.arms.iter().map(|arm| arm.left);
+        shares
+            .collect::<Option<Vec<f64>>>()?
+            .into_iter()
+            .reduce(f64::min)
+    }
+
+    /// Return the time in which each instance fell behind until it was given up; `None` of those that
+    /// were not.
+    pub fn spans(&self) -> Vec<Option<(u64, u64)>> {
+        let span = |arm: &Arm| Some((arm.since, arm.until?));
+        self.arms.iter().map(span).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Standing::*;
+    use super::*;
+
+    /// Note slices of 20 ms with 100 requests each in turn, where the other instance leaves `other`.
+    fn standings(other: usize, left: &[usize]) -> (Vec<Standing>, Option<(u64, u64)>) {
+        let mut backlogs = Backlogs::new(2);
+        let slices = (0..).step_by(40).zip(left);
+        let standings = slices
+            .map(|(begun, left)| {
+                let slice = (begun, begun + 20);
+                assert_eq!(backlogs.note(0, slice, 100, other), KeepsUp);
+                backlogs.note(1, slice, 100, *left)
+            })
+            .collect();
+        let spans = backlogs.spans();
+        assert_eq!(spans[0], None);
+        (standings, spans[1])
+    }
+
+    /// An instance above its capacity is held and then given up, and stays so.
+    #[test]
+    fn a_backlog_that_grows_is_given_up() {
+        let (standings, span) = standings(5, &[10, 40, 40, 45, 75, 100, 0, 0]);
+        let expected = [
+            KeepsUp, KeepsUp, KeepsUp, Held, Held, GivenUp, GivenUp, GivenUp,
+        ];
+        assert_eq!(standings, expected);
+        assert_eq!(span, Some((40, 220)));
+    }
+
+    /// After a long stall, a server works off its backlog in its own slices.
+    #[test]
+    fn a_backlog_that_shrinks_is_worked_off() {
+        let (standings, span) = standings(0, &[0, 60, 60, 300, 260, 200, 150, 90, 40, 20, 70]);
+        assert_eq!(standings[..3], [KeepsUp; 3]);
+        assert_eq!(standings[3..9], [Held; 6]);
+        assert_eq!(standings[9..], [KeepsUp; 2]);
+        assert_eq!(span, None);
+    }
+
+    /// Where answers take longer than a slice, all instances leave many requests.
+    #[test]
+    fn a_slow_backend_is_no_backlog() {
+        let (standings, _) = standings(300, &[310, 300, 322, 295, 320, 305]);
+        assert!(standings.iter().all(|standing| *standing == KeepsUp));
+    }
+
+    /// An instance that takes longer for its answers than the others is released for good.
+    #[test]
+    fn a_backlog_that_stays_is_none() {
+        let (standings, span) = standings(0, &[60; 20]);
+        assert_eq!(standings[..2], [KeepsUp; 2]);
+        assert_eq!(standings[2..10], [Held; 8]);
+        assert_eq!(standings[10..], [KeepsUp; 10]);
+        assert_eq!(span, None);
+    }
+
+    /// In a slice of few requests, a short queue does not count.
+    #[test]
+    fn a_queue_is_no_backlog() {
+        let mut backlogs = Backlogs::new(2);
+        for _ in 0..10 {
+            backlogs.note(0, (0, 1), 4, 0);
+            assert_eq!(backlogs.note(1, (1, 2), 4, LEAST - 1), KeepsUp);
+        }
+    }
+}
