@@ -1,4 +1,4 @@
-"""The backend for FastCGI, uwsgi, SCGI and gRPC behind a real Nginx, with real applications."""
+"""The backend for FastCGI, uwsgi, SCGI and gRPC behind Nginx and Caddy, with real applications."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tuner.machine.placement import split_cores
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary
-from tuner.servers import native_backend, nginx
+from tuner.servers import caddy, native_backend, nginx
 from tuner.workload.workload import Workload, load_workload
 
 pytestmark = needs_nginx
@@ -39,11 +39,12 @@ Behind = Callable[[Workload, Path], AbstractContextManager[str]]
 
 @dataclass(frozen=True)
 class Spoken:
-    """One protocol in which Nginx passes requests on."""
+    """One way in which a server passes requests on."""
 
     location: str
     upstream: str = ""
     http2: bool = False
+    caddy: bool = False
 
 
 FASTCGI = (
@@ -59,6 +60,7 @@ SPOKEN = {
     "scgi": Spoken(UWSGI.replace("uwsgi_", "scgi_") + "scgi_pass @BACK@;"),
     "grpc": Spoken("grpc_pass grpc://@BACK@;", http2=True),
     "grpc, kept": Spoken("grpc_pass app;", "keepalive 8;", http2=True),
+    "php_fastcgi": Spoken("php_fastcgi @BACK@", caddy=True),
 }
 
 
@@ -75,8 +77,16 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def proxied(spoken: Spoken, back: str, folder: Path) -> Iterator[Endpoint]:
-    """Run an Nginx in front of an application."""
+    """Run a server in front of an application."""
     port = free_port()
+    if spoken.caddy:
+        site = f"root * {folder}/site\n{spoken.location.replace('@BACK@', back)}"
+        (folder / "Caddyfile").write_text(f"http://:{port} {{\nbind 127.0.0.1\n{site}\n}}\n")
+        pid_file = folder / "caddy.pid"
+        options = ["--config", str(folder / "Caddyfile"), "--pidfile", str(pid_file)]
+        with running([caddy.detect().binary, "start", *options], pid_file):
+            yield Endpoint("one", f"127.0.0.1:{port}", (int(pid_file.read_text()),))
+        return
     upstream = f"upstream app {{ server {back}; {spoken.upstream} }}" if spoken.upstream else ""
     temporary = "".join(
         f"{name}_temp_path {folder}/{name};\n"
@@ -120,7 +130,7 @@ def window(workload: Workload, endpoint: Endpoint) -> Measurement:
 
 
 @pytest.mark.parametrize("name", SPOKEN)
-def test_a_window_through_nginx(name: str, folder: Path) -> None:
+def test_a_window_through_a_server(name: str, folder: Path) -> None:
     """Each request gets its own answer: its size, its hash, and not before its time."""
     spoken = SPOKEN[name]
     header = "headers: {Content-Type: application/grpc}, " if spoken.http2 else ""
@@ -175,13 +185,14 @@ def test_statuses_pass_through_nginx(status: int, folder: Path) -> None:
     [
         ("fastcgi", applications.php_fpm),
         ("fastcgi, kept", applications.php_fpm),
+        ("php_fastcgi", applications.php_fpm),
         ("uwsgi", applications.uwsgi),
         ("grpc", applications.grpc_server),
         ("grpc, kept", applications.grpc_server),
     ],
 )
 def test_a_window_beside_a_real_application(name: str, real: Behind, folder: Path) -> None:
-    """Behind the same Nginx both answer all requests with the same heads and bodies."""
+    """Behind the same server both answer all requests with the same heads and bodies."""
     spoken = SPOKEN[name]
     header = "headers: {Content-Type: application/grpc}, " if spoken.http2 else ""
     path = "/any.Service/Method" if spoken.http2 else "/index.php"

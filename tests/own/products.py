@@ -146,10 +146,8 @@ NGINX: Mapping[str, Product] = {
     "single-page": Product(said=("stands behind ${API_HOST}:${API_PORT}",), values={"gzip": True}),
 }
 CADDY: Mapping[str, Product] = {
-    "nextcloud": Product(
-        ways=("--workload static",), said=("nothing stands behind unix//run/php",)
-    ),
-    "wordpress": Product(ways=("--workload static",)),
+    "nextcloud": Product(said=("stands behind unix//run/php/php-fpm.sock",)),
+    "wordpress": Product(said=("stands behind 127.0.0.1:9000",)),
     "vaultwarden": Product(said=("stands behind localhost:8000",)),
     "home": Product(said=("ha.home.example is served",)),
     "authelia": Product(said=("stands behind authelia:9091",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tuner.workload.below import moved_below
 from tuner.workload.workload import load_workload
 
 PHP = "a.test {\n\troot * /srv\n\tphp_fastcgi unix//run/php.sock\n\tfile_server\n}\n"
+EVERY_PATH = "a.test {\n\treverse_proxy unix//run/php.sock {\n\t\ttransport fastcgi\n\t}\n}\n"
 OTHER = "b.test {\n\treverse_proxy x:1\n}\n"
 REFUSED = {
     "files with a proxy below a path": (
@@ -24,10 +26,9 @@ REFUSED = {
         "a.test answers it with a file (/apps/http/servers/srv0/routes/0",
         "--location /back/",
     ),
-    "PHP, asked as a proxy": (PHP, "proxy", "to a reverse_proxy: a.test ", "--workload static"),
-    "PHP, asked for every path": (
-        "a.test {\n\treverse_proxy unix//run/php.sock {\n\t\ttransport fastcgi\n\t}\n}\n" + OTHER,
-        "proxy",
+    "PHP, asked for the files of a backend": (
+        EVERY_PATH + OTHER,
+        "file-100k-h1",
         "a.test passes it to fastcgi",
         "--server-name b.test",
     ),
@@ -67,6 +68,52 @@ def test_a_refusal_names_what_answers_and_what_works_instead(name: str, tmp_path
     )
     wishes = OwnOptions(str(tmp_path / "Caddyfile"), options.get("--server-name", site))
     adapted(read(wishes, workload, LocalHome(caddy.detect().binary)))
+
+
+APPLICATIONS = {
+    "a path without a file": (PHP, "/about"),
+    "a script": (PHP, "/wp-login.php?action=x"),
+    "a path below a script": (PHP, "/remote.php/dav/files"),
+    "every path": (EVERY_PATH, "/x"),
+    "a path of the site": (PHP.replace("php_fastcgi", "php_fastcgi /blog/*"), "/blog/x"),
+    "its own files and index": (
+        PHP.replace(
+            "sock\n", "sock {\n\t\ttry_files {path} /app.php =404\n\t\tindex app.php\n\t}\n"
+        ),
+        "/x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_an_application_stands_behind_fastcgi(name: str, tmp_path: Path) -> None:
+    """Each request is sent to a real Caddy, with the lab's backend behind it over FastCGI."""
+    text, path = APPLICATIONS[name]
+    asked = load_workload("proxy")
+    workload = replace(asked, requests=(replace(asked.requests[0], path=path),))
+    (tmp_path / "Caddyfile").write_text(f"http://{text}")
+    wishes = OwnOptions(str(tmp_path / "Caddyfile"))
+    made, notes = adapted(read(wishes, workload, LocalHome(caddy.detect().binary)))
+    assert made.own.workload.backend is not None
+    assert made.own.workload.backend.protocols == ("fastcgi",)
+    assert any("backend stands behind unix//run/php.sock" in note for note in notes), notes
+
+
+def test_a_site_of_files_and_php_still_serves_its_files(tmp_path: Path) -> None:
+    """The file is found before the script that answers everything else."""
+    made, _ = adapted(taken(f"http://{PHP}", tmp_path, "static"))
+    assert made.own.workload.backend is None
+    assert not made.own.serving.passed.proxies
+
+
+def test_a_setting_of_php_fastcgi_is_changed_in_its_line(tmp_path: Path) -> None:
+    """As in the `reverse_proxy` that it stands for; what only HTTP has is left out."""
+    made, _ = adapted(taken(f"http://{PHP}", tmp_path))
+    bound = made.bound
+    assert "upstream_read_buffer" in dict(bound.space.left_out)
+    tuned = bound.space.complete({"flush_immediately": True}, bound.baseline)
+    wanted = PHP.replace("sock\n", "sock {\n\t\tflush_interval -1\n\t}\n")
+    assert made.export_text(tuned, bound.space) == f"http://{wanted}"
 
 
 @pytest.mark.parametrize(

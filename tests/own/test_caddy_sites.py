@@ -274,7 +274,7 @@ def test_a_line_of_the_environment_that_is_no_variable_is_named(
         (
             "reverse_proxy x:1 {\n\ttransport fastcgi\n}",
             "upstream_read_buffer",
-            "does not speak HTTP",
+            "speaks fastcgi to what is behind it",
         ),
         (
             "@new query new=*\nreverse_proxy @new y:1 {\n\tflush_interval -1\n}\nreverse_proxy x:1",

@@ -13,6 +13,7 @@ from typing import Any
 
 from tuner.own.caddy.matching import PATH, RoutedRequest, matches
 from tuner.own.caddy.tree import Json, JsonPath, look, walk, written
+from tuner.own.scripts import scripts_in
 
 _URI = ("{http.request.uri}", "{http.request.orig_uri}")
 _MATCHED = "{http.matchers.file.relative}"
@@ -121,7 +122,7 @@ class Follower:
             case "invoke":
                 return self.routes((*self.server, "named_routes", handler["name"], "routes"))
             case "rewrite":
-                self.ask.path = _rewritten(self.ask.path, handler)
+                self.ask.path = _rewritten(self.ask, handler)
             case "vars" if "root" in handler:
                 self.ask.root = place
             case "encode":
@@ -152,9 +153,25 @@ def is_gate(handler: Mapping[str, Any]) -> bool:
     return look(handler, ("rewrite", "method")) == "GET" and bool(handler.get("handle_response"))
 
 
-def is_http(handler: Mapping[str, Any]) -> bool:
-    """Return whether a proxy speaks HTTP to its upstreams, and not FastCGI."""
-    return bool(look(handler, ("transport", "protocol"), "http") == "http")
+def protocol_of(handler: Mapping[str, Any]) -> str:
+    """Return the protocol in which a proxy asks its upstreams: ``http`` or ``fastcgi``."""
+    return str(look(handler, ("transport", "protocol"), "http"))
+
+
+def sought(config: Json, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths of the scripts that a configuration looks for.
+
+    Args:
+        config: Caddy's JSON.
+        paths: requested paths.
+    """
+    tried = (
+        str(each)
+        for place, found in walk(config)
+        if place[-1:] == ("try_files",) and isinstance(found, list)
+        for each in found
+    )
+    return scripts_in((*(path.partition("?")[0] for path in paths), *tried))
 
 
 def said_of(config: Json, ended: JsonPath | None) -> str:
@@ -163,8 +180,8 @@ def said_of(config: Json, ended: JsonPath | None) -> str:
         return "has no handler for it"
     handler, at = look(config, ended), written(ended)
     match handler.get("handler"):
-        case "reverse_proxy" if not is_http(handler):
-            return f"passes it to {look(handler, ('transport', 'protocol'))} ({at})"
+        case "reverse_proxy" if protocol_of(handler) != "http":
+            return f"passes it to {protocol_of(handler)} ({at})"
         case "reverse_proxy":
             return f"passes it to a reverse_proxy ({at})"
         case "file_server":
@@ -202,7 +219,8 @@ def _rejects(answer: Mapping[str, Any]) -> bool:
     return bool(answer.get("abort")) or (code.isdigit() and int(code) >= _LEAST_REJECTION)
 
 
-def _rewritten(path: str | None, handler: Mapping[str, Any]) -> str | None:
+def _rewritten(ask: RoutedRequest, handler: Mapping[str, Any]) -> str | None:
+    path = ask.path
     if path is None:
         return None
     prefix, suffix = handler.get("strip_path_prefix", ""), handler.get("strip_path_suffix", "")
@@ -215,7 +233,7 @@ def _rewritten(path: str | None, handler: Mapping[str, Any]) -> str | None:
     uri = handler.get("uri")
     if uri is None:
         return path
-    new = str(uri).partition("?")[0].replace(_MATCHED, path).replace(PATH, path)
+    new = str(uri).partition("?")[0].replace(_MATCHED, ask.matched or path).replace(PATH, path)
     for whole in _URI:
         new = new.replace(whole, path)
     return None if "{" in new else new or path

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from tuner.own.caddy.following import is_gate, is_http
+from tuner.own.caddy.following import is_gate, protocol_of
 from tuner.own.caddy.matching import covers
 from tuner.own.caddy.origin import CaddyOrigin
 from tuner.own.caddy.serving import CaddyServing
@@ -36,8 +36,8 @@ class CaddyLabSlot:
     """Admin socket, relative to the instance's folder."""
     run_dir: str
     log_dir: str
-    backends: tuple[str, ...]
-    """Addresses such as ``127.0.0.1:18079``; empty if the workload has no backend."""
+    backends: Mapping[str, tuple[str, ...]]
+    """Addresses such as ``127.0.0.1:18079`` by protocol; empty if the workload has no backend."""
     root: str
     """Document root instead of the site's; empty: the configuration's."""
     tls_dir: str
@@ -298,18 +298,18 @@ class _CaddyLabBuilder:
         """Return a proxy in front of the lab's backends."""
         if self.stand.keep_upstreams:
             return handler
-        passed = place in self._passed and self.stand.backends and is_http(handler)
+        protocol = protocol_of(handler)
+        backends = self.stand.backends.get(protocol, ()) if place in self._passed else ()
         made = {key: value for key, value in handler.items() if key != "dynamic_upstreams"}
         if "dynamic_upstreams" in handler:
             self._say((*place, "dynamic_upstreams"), "the lab resolves no names")
         old: Sequence[Mapping[str, Any]] = handler.get("upstreams") or [{}]
-        addresses = self.stand.backends if passed else (NOBODY,)
         made["upstreams"] = [
             {**old[min(index, len(old) - 1)], "dial": address}
-            for index, address in enumerate(addresses)
+            for index, address in enumerate(backends or (NOBODY,))
         ]
         names = ", ".join(str(each["dial"]) for each in old if "dial" in each) or "its upstreams"
-        if passed:
+        if backends:
             self.notes.append(f"{written(place)}: the workload's backend stands behind {names}")
         else:
             self.notes.append(f"{written(place)}: nothing stands behind {names} in the lab")
@@ -319,7 +319,7 @@ class _CaddyLabBuilder:
             made["health_checks"] = checks
         transport = handler.get("transport") or {}
         for key, why in _TRANSPORT_GONE.items():
-            if is_http(handler) and key in transport and transport[key] != ["1.1"]:
+            if protocol == "http" and key in transport and transport[key] != ["1.1"]:
                 self._say((*place, "transport", key), why)
                 made["transport"] = {
                     name: value for name, value in made["transport"].items() if name != key

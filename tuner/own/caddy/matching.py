@@ -31,6 +31,8 @@ class RoutedRequest:
     path: str | None
     """Path after the rewrites so far; None if unknown."""
     root: JsonPath | None = None
+    matched: str | None = None
+    """The file that the last matcher found; None without one."""
 
 
 def matches(found: Json, ask: RoutedRequest) -> bool | None:
@@ -135,10 +137,25 @@ def _file(value: Json, ask: RoutedRequest) -> bool | None:
     """Return whether a file exists; None for the user's own files, which are unknown."""
     if ask.site is None or ask.path is None:
         return None
-    if (value or {}).get("try_policy") == "first_exist_fallback":
-        return True
-    tried = (value or {}).get("try_files") or [PATH]
-    paths = [str(each).replace(PATH, ask.path) for each in tried]
-    if any(path in ask.site or f"{path.rstrip('/')}/index.html" in ask.site for path in paths):
+    wanted = value or {}
+    tried = [str(each).replace(PATH, ask.path) for each in wanted.get("try_files") or (PATH,)]
+    paths = [_before(path if path[:1] == "/" else f"/{path}", wanted) for path in tried]
+    found = (path for path in paths if _exists(path, ask.site))
+    fallback = paths[-1] if wanted.get("try_policy") == "first_exist_fallback" else None
+    ask.matched = next(found, fallback)
+    if ask.matched is not None:
         return True
     return None if any("{" in path for path in paths) else False
+
+
+def _before(path: str, wanted: Json) -> str:
+    """Return a path up to the name of a script: ``/index.php`` of ``/index.php/about``."""
+    for ending in wanted.get("split_path") or ():
+        name, found, _ = path.lower().partition(str(ending).lower())
+        if found:
+            return path[: len(name) + len(found)]
+    return path
+
+
+def _exists(path: str, site: frozenset[str]) -> bool:
+    return path in site or f"{path.rstrip('/')}/index.html" in site

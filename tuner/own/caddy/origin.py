@@ -255,7 +255,7 @@ def _anchors(
         for spot, line in reversed(list(caddyfile.spots(parse(text, file)))):
             setting = _mark(line.name, spot, len(known))
             if setting is not None:
-                known.append((line.name, (file, spot)))
+                known.append((_KINDS.get(line.name, line.name), (file, spot)))
                 marked[file] = caddyfile.change(marked[file], spot, setting)
     try:
         there = adapted(marked, main, home)
@@ -272,8 +272,12 @@ def _anchors(
     }
 
 
+_KINDS = MappingProxyType({"php_fastcgi": "reverse_proxy"})
+"""Shortcuts by the directive that they hold, with its options."""
+
+
 def _mark(name: str, spot: Spot, number: int) -> Setting | None:
-    match name:
+    match _KINDS.get(name, name):
         case "reverse_proxy":
             return Setting("header_up", (_MARK, str(number)), repeated=True)
         case "encode":

@@ -15,6 +15,7 @@ from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
 from tuner.own.caddy.caddyfile import at, inlined, unmatched, unset
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
+from tuner.own.caddy.following import protocol_of, sought
 from tuner.own.caddy.lab import CaddyLabConfiguration, CaddyLabSlot, carry
 from tuner.own.caddy.origin import (
     CaddyOrigin,
@@ -33,6 +34,7 @@ from tuner.own.copies import copy_notes, named
 from tuner.own.home import Home, LocalHome
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
+from tuner.own.scripts import asked_by
 from tuner.own.server import OwnOptions
 from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.own.tryout import wrong_answer
@@ -52,6 +54,8 @@ _PORT = 18_080
 """Port for ``caddy validate``, which opens no socket."""
 _SHORTEST_SECRET = 6
 """Shortest value of a variable to hide; shorter ones, such as ports, occur elsewhere."""
+_APPLICATIONS = ("fastcgi",)
+"""Protocols of applications that Caddy speaks, other than HTTP."""
 _DEFAULT_PROTOCOLS = ("h1", "h2", "h3")
 
 
@@ -93,7 +97,13 @@ def read(
     either = either or (workload.own_site and wishes.keep_upstreams)
     needs = Needs(workload, either, wishes.keep_upstreams)
     lacking = [] if origin.is_json else unmatched(origin.texts, home)
+    scripts = sought(origin.config, [request.path for request in workload.requests])
+    # Caddy chooses by the files below the document root, so they are known before the site is.
+    needs = replace(needs, workload=asked_by(workload, _APPLICATIONS, scripts))
     found = serving(origin.config, needs, wishes.server_name, origin.file, lacking)
+    spoken = {protocol_of(look(origin.config, place)) for place in found.passed.proxies}
+    workload = asked_by(workload, spoken, scripts)
+    needs = replace(needs, workload=workload)
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
     _check_protocol(origin, found, workload.wire)
@@ -269,7 +279,10 @@ class OwnCaddy(OfKind):
             admin=caddy.ADMIN_SOCKET,
             run_dir=str(directory / "run"),
             log_dir=str(directory / "logs"),
-            backends=ground.upstreams if workload.backend is not None else (),
+            backends={
+                "http": ground.upstreams if workload.backend is not None else (),
+                "fastcgi": (ground.native_backend,) if ground.native_backend else (),
+            },
             root=wishes.root if workload.own_site else str(ground.site_dir),
             tls_dir=str(directory / TLS_FOLDER) if ground.certificate else "",
             keep_upstreams=wishes.keep_upstreams,

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from tuner.errors import DefinitionError
-from tuner.own.caddy.following import Follower, PassedHandlers, is_http, said_of
+from tuner.own.caddy.following import Follower, PassedHandlers, protocol_of, said_of
 from tuner.own.caddy.matching import RoutedRequest, covers
 from tuner.own.caddy.origin import SERVERS
 from tuner.own.caddy.tree import Json, JsonPath, look, walk
@@ -65,7 +65,9 @@ class Needs:
         proxies = [
             place
             for place in follower.proxies
-            if self.keep_upstreams or self.either or is_http(look(config, place))
+            if self.keep_upstreams
+            or self.either
+            or protocol_of(look(config, place)) in self.workload.answerable
         ]
         if self.either:
             return bool(proxies or follower.files)

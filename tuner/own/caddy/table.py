@@ -14,7 +14,7 @@ from types import MappingProxyType
 from tuner.own import bound as bounds
 from tuner.own.bound import BoundGroup, BoundSpace, UnplaceableError
 from tuner.own.caddy.caddyfile import Setting
-from tuner.own.caddy.following import is_http
+from tuner.own.caddy.following import protocol_of
 from tuner.own.caddy.origin import CaddyOrigin, JsonChange
 from tuner.own.caddy.serving import CaddyServing
 from tuner.own.caddy.tree import ABSENT, Json, JsonPath, look, written
@@ -57,17 +57,26 @@ class CaddyScope:
         return self.value((*owners[0], *place))
 
     def proxies(self) -> tuple[JsonPath, ...]:
+        """Return the proxies that pass the workload's requests on.
+
+        Raises:
+            UnplaceableError: no proxy does.
+        """
+        if not self.serving.passed.proxies:
+            raise UnplaceableError("no reverse_proxy answers the workload")
+        return self.serving.passed.proxies
+
+    def http_proxies(self) -> tuple[JsonPath, ...]:
         """Return the proxies that pass the workload's requests on by HTTP.
 
         Raises:
             UnplaceableError: no proxy does, or one of them speaks another protocol.
         """
-        if not self.serving.passed.proxies:
-            raise UnplaceableError("no reverse_proxy answers the workload")
-        for place in self.serving.passed.proxies:
-            if not is_http(self.value(place)):
-                raise UnplaceableError(f"{written(place)} does not speak HTTP to what is behind it")
-        return self.serving.passed.proxies
+        for place in self.proxies():
+            protocol = protocol_of(self.value(place))
+            if protocol != "http":
+                raise UnplaceableError(f"{written(place)} speaks {protocol} to what is behind it")
+        return self.proxies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +136,7 @@ class Transport:
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
-        found = scope.setting(scope.proxies(), ("transport", self.field))
+        found = scope.setting(scope.http_proxies(), ("transport", self.field))
         return {self.name: None if found is None else str(found)}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
@@ -137,7 +146,7 @@ class Transport:
         # A 0 means what is compiled in, and Caddy itself does not write it.
         setting = Setting(self.key, (text,) if size else None, _TRANSPORT)
         yield from _http(scope) if size else ()
-        yield JsonChange(scope.proxies(), ("transport", self.field), size or ABSENT, setting)
+        yield JsonChange(scope.http_proxies(), ("transport", self.field), size or ABSENT, setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +157,7 @@ class Compression:
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
-        found = scope.setting(scope.proxies(), ("transport", "compression"))
+        found = scope.setting(scope.http_proxies(), ("transport", "compression"))
         return {self.names[0]: "off" if found is False else "on"}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
@@ -157,7 +166,7 @@ class Compression:
         setting = Setting("compression", ("off",) if off else None, _TRANSPORT)
         yield from _http(scope) if off else ()
         value = False if off else ABSENT
-        yield JsonChange(scope.proxies(), ("transport", "compression"), value, setting)
+        yield JsonChange(scope.http_proxies(), ("transport", "compression"), value, setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +177,9 @@ class KeepAlive:
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
-        kept = scope.setting(scope.proxies(), ("transport", "keep_alive")) or {}
+        kept = scope.setting(scope.http_proxies(), ("transport", "keep_alive")) or {}
         if kept.get("enabled") is False:
-            where = written((*scope.proxies()[0], "transport", "keep_alive"))
+            where = written((*scope.http_proxies()[0], "transport", "keep_alive"))
             raise UnplaceableError(f"{where} is off; take `keepalive off` out to have it searched")
         count, idle = kept.get("max_idle_conns_per_host"), kept.get("idle_timeout")
         if kept and scope.facts.server_version < _WHOLE_DEFAULTS:
@@ -188,11 +197,13 @@ class KeepAlive:
         yield from _http(scope)
         if idle is not None:
             setting = Setting("keepalive", (idle,), _TRANSPORT)
-            yield JsonChange(scope.proxies(), (*kept, "idle_timeout"), nanoseconds(idle), setting)
+            yield JsonChange(
+                scope.http_proxies(), (*kept, "idle_timeout"), nanoseconds(idle), setting
+            )
         if count is not None:
             setting = Setting("keepalive_idle_conns_per_host", (count,), _TRANSPORT)
             place = (*kept, "max_idle_conns_per_host")
-            yield JsonChange(scope.proxies(), place, int(count), setting)
+            yield JsonChange(scope.http_proxies(), place, int(count), setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +406,6 @@ def nanoseconds(text: str) -> int:
 
 def _http(scope: CaddyScope) -> Iterator[JsonChange]:
     """Yield the name of the transport, which every field of it requires."""
-    for owner in scope.proxies():
+    for owner in scope.http_proxies():
         if scope.value((*owner, "transport", "protocol")) is None:
             yield JsonChange((owner,), ("transport", "protocol"), "http", None)

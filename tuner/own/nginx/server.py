@@ -24,6 +24,7 @@ from tuner.own.nginx.slot import NginxLabSlot
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
 from tuner.own.patch import exported, plain
+from tuner.own.scripts import asked_by
 from tuner.own.server import OwnOptions
 from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.own.tryout import wrong_answer
@@ -34,9 +35,8 @@ from tuner.servers.server import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
-from tuner.workload.site import SiteFile
 from tuner.workload.wire import Tls, Wire
-from tuner.workload.workload import BACKEND_PROTOCOLS, Request, Workload
+from tuner.workload.workload import Request, Workload
 
 _PORT = 18_080
 """Port for ``nginx -t``, which accepts a used one."""
@@ -135,18 +135,9 @@ def locate(
 
 def _with_protocols(found: NginxServing, workload: Workload) -> Workload:
     """Return the workload with a backend that speaks as the locations ask it."""
-    if workload.backend is None:
-        return workload
     spoken = {protocol for chain in found.chains if (protocol := protocol_of(chain))}
-    protocols = tuple(one for one in BACKEND_PROTOCOLS if one in spoken) or ("http",)
-    backend = replace(workload.backend, protocols=protocols)
-    if protocols == ("http",):
-        return replace(workload, backend=backend)
-    known = {file.path for file in workload.site}
     paths = [request.path for request in workload.requests]
-    made = (path for path in scripts(found.server, paths) if path not in known)
-    site = (*workload.site, *(SiteFile(path, 0, "text") for path in made))
-    return replace(workload, backend=backend, site=site)
+    return asked_by(workload, spoken, scripts(found.server, paths))
 
 
 @dataclass(frozen=True, slots=True)
