@@ -6,13 +6,13 @@ the Caddyfile that makes it is looked up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tuner.lint.caddy_lines import line_of
-from tuner.lint.finding import Finding, LintFacts, Measurable, Severity
+from tuner.lint.finding import Finding, LintFacts, LintRule, Measurable
 from tuner.own.caddy.origin import CaddyOrigin, read
 from tuner.own.caddy.server import CaddyOwnConfiguration
 from tuner.own.home import LocalHome
@@ -30,19 +30,7 @@ _SHORT_IDLE_NS = 15_000_000_000
 PlacedValue = tuple[str, Any]
 """A path with its value."""
 CaddyFindings = Iterator[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class CaddyRule:
-    """A rule: a check, with its explanation and remedy."""
-
-    id: str
-    severity: Severity
-    check: Callable[[tuple[PlacedValue, ...], LintFacts], CaddyFindings]
-    """Yields paths and problems."""
-    why: str
-    remedy: str
-    link: str
+CaddyRule = LintRule[tuple[PlacedValue, ...], str]
 
 
 needs_program = True

@@ -1,14 +1,16 @@
-"""Findings of rules, and the facts that rules may use."""
+"""Rules, their findings, and the facts that rules may use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from tuner.machine.facts import HostFacts, ServerFacts
 
 Severity = Literal["wrong", "costs", "style"]
+_Source_contra = TypeVar("_Source_contra", contravariant=True)
+_Spot_co = TypeVar("_Spot_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,20 @@ class LintFacts:
     """True if the kernel's TLS is loaded."""
     log_rates_per_s: Mapping[str, float] = field(default_factory=dict)
     """Rates of the lines at the ends of access logs, by path."""
+
+
+# Without slots: a call of `LintRule[A, B]` would set an attribute (python/cpython#90562).
+@dataclass(frozen=True)
+class LintRule(Generic[_Source_contra, _Spot_co]):
+    """A rule: a check, with its explanation and remedy."""
+
+    id: str
+    severity: Severity
+    check: Callable[[_Source_contra, LintFacts], Iterator[tuple[_Spot_co, str]]]
+    """Yields places of a configuration, and the problem at each."""
+    why: str
+    remedy: str
+    link: str
 
 
 def lint_facts(host: HostFacts, server: ServerFacts) -> LintFacts:

@@ -7,10 +7,9 @@ to one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
-from tuner.lint.finding import Finding, LintFacts, Measurable, Severity
+from tuner.lint.finding import Finding, LintFacts, LintRule, Measurable
 from tuner.own.haproxy.line_options import option_value
 from tuner.own.haproxy.tree import CLIENT_SIDE, PROXIES, SERVER_SIDE, HaproxyTree, read
 from tuner.own.server import OwnConfiguration, OwnOptions
@@ -38,22 +37,8 @@ _REMOVED = {
     "appsession": (1, 6),
 }
 """Directives with the first version that refuses them."""
-
-
 HaproxyFindings = Iterator[tuple[HaproxyLine, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class HaproxyRule:
-    """A rule: a check, with its explanation and remedy."""
-
-    id: str
-    severity: Severity
-    check: Callable[[HaproxyTree, LintFacts], HaproxyFindings]
-    """Yields lines and problems."""
-    why: str
-    remedy: str
-    link: str
+HaproxyRule = LintRule[HaproxyTree, HaproxyLine]
 
 
 needs_program = False

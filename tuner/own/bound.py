@@ -6,7 +6,7 @@ parameters with their reasons, and changes are the same for all servers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol, TypeVar
@@ -25,6 +25,19 @@ _E = TypeVar("_E")
 
 class UnplaceableError(Exception):
     """A parameter that cannot be found or changed safely; the message is the reason."""
+
+
+def agreed(values: Iterable[tuple[str, str | None]]) -> str | None:
+    """Return the one value of several places, which are given in words; None without a place.
+
+    Raises:
+        UnplaceableError: they differ.
+    """
+    found = list(values)
+    if len({value for _, value in found}) > 1:
+        words = ", ".join(f"{place} has {value or 'none'}" for place, value in found)
+        raise UnplaceableError(f"the workload's requests have different values: {words}")
+    return found[0][1] if found else None
 
 
 class FixedValue(str):

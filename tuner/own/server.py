@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+from tuner.errors import DefinitionError
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
 from tuner.own.service import Socket
 from tuner.servers.server import Server
 from tuner.space.space import Space
+from tuner.workload.wire import Tls
 from tuner.workload.workload import Request, Workload
 
 
@@ -25,6 +28,27 @@ class OwnOptions:
     env_file: str = ""
     """File with the variables that the configuration names."""
     keep_upstreams: bool = False
+
+
+def over_tls(workload: Workload, *, served: bool) -> Workload:
+    """Return the workload as it must be asked: over TLS where the site is ``served`` so."""
+    if not served or workload.wire.tls is not None:
+        return workload
+    return replace(workload, wire=replace(workload.wire, tls=Tls()))
+
+
+def answered_by(workload: Workload, locate: Callable[[Workload], str]) -> Iterator[str]:
+    """Yield the site that answers each request of a workload alone; "" where the lab cannot.
+
+    Args:
+        workload: the workload.
+        locate: returns the site of a workload of one request, or raises DefinitionError.
+    """
+    for request in workload.requests:
+        try:
+            yield locate(replace(workload, requests=(request,)))
+        except DefinitionError:
+            yield ""
 
 
 class OwnServer(Server, Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
@@ -35,7 +35,7 @@ from tuner.own.home import Home, LocalHome
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
 from tuner.own.scripts import asked_by
-from tuner.own.server import OwnOptions
+from tuner.own.server import OwnOptions, answered_by, over_tls
 from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.own.tryout import wrong_answer
 from tuner.paths import temporary
@@ -47,15 +47,13 @@ from tuner.servers.server import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
-from tuner.workload.wire import Tls, Wire
+from tuner.workload.wire import Wire
 from tuner.workload.workload import Request, Workload
 
 _PORT = 18_080
 """Port for ``caddy validate``, which opens no socket."""
 _SHORTEST_SECRET = 6
 """Shortest value of a variable to hide; shorter ones, such as ports, occur elsewhere."""
-_APPLICATIONS = ("fastcgi",)
-"""Protocols of applications that Caddy speaks, other than HTTP."""
 _DEFAULT_PROTOCOLS = ("h1", "h2", "h3")
 
 
@@ -97,35 +95,39 @@ def read(
     either = either or (workload.own_site and wishes.keep_upstreams)
     needs = Needs(workload, either, wishes.keep_upstreams)
     lacking = [] if origin.is_json else unmatched(origin.texts, home)
-    scripts = sought(origin.config, [request.path for request in workload.requests])
     # Caddy chooses by the files below the document root, so they are known before the site is.
-    needs = replace(needs, workload=asked_by(workload, _APPLICATIONS, scripts))
-    found = serving(origin.config, needs, wishes.server_name, origin.file, lacking)
+    asked = replace(needs, workload=_with_scripts(workload, origin))
+    found = serving(origin.config, asked, wishes.server_name, origin.file, lacking)
     spoken = {protocol_of(look(origin.config, place)) for place in found.passed.proxies}
-    workload = asked_by(workload, spoken, scripts)
+    workload = _with_scripts(workload, origin, spoken)
     needs = replace(needs, workload=workload)
-    if found.tls and workload.wire.tls is None:
-        workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
+    workload = over_tls(workload, served=found.tls)
     _check_protocol(origin, found, workload.wire)
     return CaddyOwnConfiguration(wishes, origin, found, workload, needs=needs)
 
 
+def _with_scripts(
+    workload: Workload, origin: CaddyOrigin, spoken: Container[str] = ("fastcgi",)
+) -> Workload:
+    """Return the workload with a backend that speaks these protocols, and Caddy's scripts."""
+    scripts = sought(origin.config, [request.path for request in workload.requests])
+    return asked_by(workload, spoken, scripts)
+
+
 def sites_of(wishes: OwnOptions, workload: Workload, home: Home) -> Iterator[str]:
-    """Yield the site that answers each request of a workload alone; "" where the lab cannot.
+    """Return the site that answers each request of a workload alone; "" where the lab cannot.
 
     Raises:
         DefinitionError: the configuration cannot be read.
     """
     origin = read_origin(str(Path(wishes.config).absolute()), home)
-    for request in workload.requests:
-        alone = replace(workload, requests=(request,))
-        needs = Needs(alone, keep_upstreams=wishes.keep_upstreams)
-        try:
-            found = serving(origin.config, needs, wishes.server_name, origin.file)
-        except DefinitionError:
-            yield ""
-        else:
-            yield f"{written(found.server)} {found.words}"
+
+    def located(alone: Workload) -> str:
+        needs = Needs(_with_scripts(alone, origin), keep_upstreams=wishes.keep_upstreams)
+        found = serving(origin.config, needs, wishes.server_name, origin.file)
+        return f"{written(found.server)} {found.words}"
+
+    return answered_by(workload, located)
 
 
 @dataclass(frozen=True, slots=True)

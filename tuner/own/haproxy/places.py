@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tuner.own import bound as bounds
 from tuner.own.bound import UnplaceableError
 from tuner.own.haproxy.line_options import option_value
 from tuner.own.haproxy.serving import HaproxyServing
@@ -64,11 +65,7 @@ def agreed(values: Iterable[tuple[HaproxyLine, str | None]]) -> str | None:
     Raises:
         UnplaceableError: they differ.
     """
-    found = list(values)
-    if len({value for _, value in found}) > 1:
-        words = ", ".join(f"line {line.number} has {value or 'none'}" for line, value in found)
-        raise UnplaceableError(f"the workload's requests have different values: {words}")
-    return found[0][1] if found else None
+    return bounds.agreed((f"line {line.number}", value) for line, value in values)
 
 
 def with_value(text: str, before: Sequence[str], value: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ from tuner.own.haproxy.tree import HaproxyTree
 from tuner.own.haproxy.tree import read as read_tree
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
-from tuner.own.server import OwnOptions
+from tuner.own.server import OwnOptions, answered_by, over_tls
 from tuner.own.target import THIS_MACHINE, Target
 from tuner.own.tryout import wrong_answer
 from tuner.render.render import EXPORT, Placement
@@ -30,7 +30,7 @@ from tuner.servers.server import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
-from tuner.workload.wire import Tls, Wire
+from tuner.workload.wire import Wire
 from tuner.workload.workload import Request, Workload
 
 _PORT = 18_080
@@ -79,25 +79,18 @@ def locate(wishes: OwnOptions, workload: Workload, tree: HaproxyTree) -> Haproxy
         tls=workload.wire.tls is not None,
         proxied=workload.backend is not None,
     )
-    if found.tls and workload.wire.tls is None:
-        workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
+    workload = over_tls(workload, served=found.tls)
     return HaproxyOwnConfiguration(wishes, found, workload)
 
 
 def sites_of(wishes: OwnOptions, workload: Workload) -> Iterator[str]:
-    """Yield the frontend that answers each request of a workload; "" where the lab cannot.
+    """Return the frontend that answers each request of a workload; "" where the lab cannot.
 
     Raises:
         DefinitionError: the configuration cannot be read.
     """
     tree = read_tree(wishes.config)
-    for request in workload.requests:
-        try:
-            found = locate(wishes, replace(workload, requests=(request,)), tree)
-        except DefinitionError:
-            yield ""
-        else:
-            yield found.serving.where
+    return answered_by(workload, lambda one: locate(wishes, one, tree).serving.where)
 
 
 def _check_protocol(found: HaproxyServing, wire: Wire, version: tuple[int, ...]) -> None:

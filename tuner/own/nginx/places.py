@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tuner.own import bound as bounds
 from tuner.own.bound import UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Remove, Set
 from tuner.own.nginx.locations import effective, innermost, passed
@@ -97,13 +98,9 @@ def agreed(values: Mapping[Directive | None, str | None]) -> str | None:
     Raises:
         UnplaceableError: they differ.
     """
-    if len(set(values.values())) > 1:
-        words = ", ".join(
-            f"{found.where if found else 'elsewhere'} has {value or 'none'}"
-            for found, value in values.items()
-        )
-        raise UnplaceableError(f"the workload's requests have different values: {words}")
-    return next(iter(values.values()), None)
+    return bounds.agreed(
+        (found.where if found else "elsewhere", value) for found, value in values.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
 from tuner.own.patch import exported, plain
 from tuner.own.scripts import asked_by
-from tuner.own.server import OwnOptions
+from tuner.own.server import OwnOptions, answered_by, over_tls
 from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.own.tryout import wrong_answer
 from tuner.render.render import EXPORT, Placement, cpu_mask
@@ -35,7 +35,7 @@ from tuner.servers.server import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
-from tuner.workload.wire import Tls, Wire
+from tuner.workload.wire import Wire
 from tuner.workload.workload import Request, Workload
 
 _PORT = 18_080
@@ -81,19 +81,13 @@ def read(wishes: OwnOptions, workload: Workload) -> NginxOwnConfiguration:
 
 
 def sites_of(wishes: OwnOptions, workload: Workload) -> Iterator[str]:
-    """Yield the server that answers each request of a workload alone; "" where the lab cannot.
+    """Return the server that answers each request of a workload alone; "" where the lab cannot.
 
     Raises:
         DefinitionError: the configuration cannot be read.
     """
     tree, lab = parse(wishes.config, prefix=wishes.prefix), _lab(wishes, workload)
-    for request in workload.requests:
-        try:
-            found = locate(wishes, replace(workload, requests=(request,)), tree, lab)
-        except DefinitionError:
-            yield ""
-        else:
-            yield found.serving.server.where
+    return answered_by(workload, lambda one: locate(wishes, one, tree, lab).serving.server.where)
 
 
 def _lab(wishes: OwnOptions, workload: Workload) -> Answering:
@@ -126,8 +120,7 @@ def locate(
         proxied=workload.backend is not None,
         lab=lab,
     )
-    if found.tls and workload.wire.tls is None:
-        workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
+    workload = over_tls(workload, served=found.tls)
     workload = _with_protocols(found, workload)
     _check_protocol(found, workload.wire)
     return NginxOwnConfiguration(wishes, found, workload)
