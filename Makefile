@@ -65,8 +65,8 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 	@touch $@
 
 # Studies own the machine's cores, so what measures runs one after another, and so does what changes
-# hosts, while the rest only computes (tests/conftest.py). Four, because tests of faults wait a lot.
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile
+# hosts, while the rest only computes (tests/conftest.py). Five, because tests of faults wait a lot.
+PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and not gp and (not fleet or every_run)
 SYSTEM := nginx nghttpx haproxy h2load compose applications shells go chromium postgresql tools hosts rust-lints
@@ -74,9 +74,7 @@ SYSTEM := nginx nghttpx haproxy h2load compose applications shells go chromium p
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
 .PHONY: test
 test: $(SYSTEM) ## Run all checks: lints, types, tests, a study, the wheel
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target develop test-rust lint-rust lint
-	@# Hundreds of tests start a command, and some environments forbid Python to keep what it compiled.
-	@$(BIN)/python -m compileall -q tuner tests
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target develop test-rust lint-rust lint compiled
 	@if [ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ]; then \
 		$(PYTEST) $(ARGS); \
 	elif sudo -n true 2>/dev/null; then \
@@ -97,6 +95,13 @@ nghttpx haproxy h2load compose applications shells go:
 .PHONY: postgresql chromium tools hosts rust-lints
 postgresql chromium tools hosts rust-lints:
 	@.ci/require $@
+
+# Hundreds of tests start a command, and each worker of pytest imports all tests, with assertions that
+# pytest rewrites. Some environments forbid Python to keep what it compiled.
+.PHONY: compiled
+compiled: $(STAMPS)/locked-dev
+	@$(BIN)/python -m compileall -q tuner tests
+	@env --unset=PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only --quiet -p no:xdist >/dev/null
 
 .PHONY: fresh
 fresh: ## Run the README's two commands in a bare Debian root, as root or AS=user with sudo (needs root)

@@ -18,7 +18,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import signal
 
 from tuner.stats.paired import FloatArray, pseudomedians
 
@@ -106,6 +105,9 @@ def _host_history(rng: np.random.Generator, studies: int, windows: int, noise: N
     shocks = rng.normal(0.0, noise.ar_sd, (studies, windows))
     # The first value has the stationary spread, so that the series has no warm-up of its own.
     shocks[:, 1:] *= math.sqrt(1 - noise.ar_phi**2)
+    # Half a second of processor time, which a simulated lab need not take.
+    from scipy import signal
+
     level = signal.lfilter([1.0], [1.0, -noise.ar_phi], shocks, axis=1)
     bursts = noise.burst_scale * rng.standard_t(3, (studies, windows))
     bursts *= rng.random((studies, windows)) < noise.burst_probability
