@@ -92,6 +92,29 @@ def test_two_configurations_of_servers_are_compared_in_common_blocks(tuner: Tune
     assert any(alike["what"] == "compression" for alike in contest["alike"])
 
 
+def test_several_servers_are_compared_with_each_other(tuner: Tuner) -> None:
+    """The verdict that ends a pipeline is that on the last one."""
+    done = tuner(
+        *("compare", "nginx:stock", "nginx:distro", "nginx:hand", "--time", "20s"),
+        *("--name", "three", "--fail-if", "better", "--json", "--quiet"),
+    )
+    assert done.code == 4, done.err
+    (contest,) = json.loads(done.out)["contests"]
+    rows = [row for row in contest["compared"] if row["figure"] == "p99"]
+    assert {(row["first"], row["second"]) for row in rows} == {
+        ("nginx-stock", "nginx-distro"),
+        ("nginx-stock", "nginx-hand"),
+        ("nginx-distro", "nginx-hand"),
+    }
+
+
+def test_configurations_are_compared_two_at_a_time(tuner: Tuner) -> None:
+    """The way out for several of them compares them as arms."""
+    refused = tuner("compare", "stock", "hand", "distro")
+    assert refused.code == 2
+    assert "tuner ladder nginx:stock nginx:hand nginx:distro" in refused.err
+
+
 def test_servers_are_compared_by_the_users_margin(tuner: Tuner) -> None:
     """The plan of the comparison records the margin, and every claim uses it."""
     done = tuner(

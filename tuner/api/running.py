@@ -62,7 +62,7 @@ def optimize(
 def compare(
     a: str | Path,
     b: str | Path,
-    *,
+    *more: str | Path,
     study: str | Path | None = None,
     ladder: bool = False,
     resume: bool = False,
@@ -79,6 +79,7 @@ def compare(
     Args:
         a: a configuration (``stock``, ``distro``, ``hand``, ``own``, or a file), or a server.
         b: the configuration or server that the verdict is about.
+        more: further servers; the verdict is then about the last one.
         study: name or path of a study file; None for the default one.
         ladder: whether to compare servers at rising rates too.
         resume: whether to resume an interrupted comparison of A and B.
@@ -93,7 +94,7 @@ def compare(
         KeyboardInterrupt: the user stopped it; the record keeps what was measured.
     """
     given = _plain(options, CompareOptions.__annotations__)
-    arms = (str(a), str(b))
+    arms = (str(a), str(b), *map(str, more))
     flags = _flags(
         given, study=study, ladder=ladder, resume=resume, foreign=foreign, metrics=metrics
     )

@@ -31,8 +31,8 @@ from tuner.store.store import Store
 class WantedComparison:
     """A comparison of B with A."""
 
-    arms: tuple[str, str]
-    """A and B: configurations, or servers."""
+    arms: tuple[str, ...]
+    """A and B, which are configurations; or two or more servers."""
     options: GivenOptions
     """Given options by their names in a study file."""
     study_file: str | None = None
@@ -44,10 +44,10 @@ class WantedComparison:
 
     @property
     def of_servers(self) -> bool:
-        """True if A and B are servers.
+        """True if the arms are servers.
 
         Raises:
-            DefinitionError: only one of them is.
+            DefinitionError: only some of them are.
         """
         return names_servers(self.arms)
 
@@ -97,6 +97,13 @@ def rehearsed(wanted: WantedComparison, caller: Caller) -> list[dry_run.Rehearsa
 def _check(wanted: WantedComparison) -> None:
     """Raise DefinitionError for an option that does not apply to these arms."""
     check_listen(wanted.metrics)
+    if len(wanted.arms) > 2 and not wanted.of_servers:
+        server = load_study(wanted.study_file or BASE_STUDY, wanted.options).server
+        more = " ".join(f"{server}:{arm}" for arm in wanted.arms)
+        raise DefinitionError(
+            f"configurations are compared two at a time; several as arms: tuner ladder {more}",
+            path=wanted.arms[2],
+        )
     if wanted.ladder and not wanted.of_servers:
         raise DefinitionError(
             "applies to servers; for configurations run: tuner ladder nginx:A nginx:B",

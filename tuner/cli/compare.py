@@ -1,4 +1,4 @@
-"""``tuner compare``: compare two configurations or servers under a frozen protocol."""
+"""``tuner compare``: compare two configurations, or servers, under a frozen protocol."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ Examples:
   tuner compare stock hand --resume
   tuner compare own hand --config /etc/nginx/nginx.conf
   tuner compare nginx caddy --workload https --time 10m
+  tuner compare nginx haproxy caddy --workload proxy --time 20m
   tuner compare nginx:stock nginx:stock --server-binary ./old/nginx --server-binary ./new/nginx
   tuner compare nginx:hand caddy:stock --workload proxy --ladder
   tuner compare distro studies/proxy/best/configuration.yaml --workload proxy --time 5m
@@ -38,13 +39,14 @@ Examples:
 @click.command(cls=GroupedCommand, epilog=_EPILOG)
 @click.argument("baseline", metavar="A", shell_complete=complete.arms)
 @click.argument("candidate", metavar="B", shell_complete=complete.arms)
+@click.argument("more", nargs=-1, metavar="[SERVER]...", shell_complete=complete.arms)
 @options.workload
 @options.own
 @click.option(
     "--fail-if",
     type=click.Choice(_VERDICTS),
     multiple=True,
-    help="Exit with code 4 if this is the verdict on B; may be repeated.",
+    help="Exit with code 4 if this is the verdict on B, or on the last server; may be repeated.",
 )
 @click.option("--ladder", is_flag=True, help="Compare servers at rising rates too.")
 @click.option("--resume", is_flag=True, help="Resume an interrupted comparison of A and B.")
@@ -61,6 +63,7 @@ Examples:
 def command(
     baseline: str,
     candidate: str,
+    more: tuple[str, ...],
     *,
     caller: Caller,
     study_file: str | None,
@@ -77,12 +80,14 @@ def command(
 
     A and B are stock, distro, hand, or configuration files as `tuner export` writes them; with
     --config, `own` is your own configuration. They may also be servers: `nginx` and `caddy`, each
-    tuned in its own space first, or `nginx:hand`, `caddy:FILE`. Servers get equal settings for
-    everything that clients and operators would notice; the result lists these settings. Two
-    programs of one server, such as before and after an upgrade, are named by --server-binary.
+    tuned in its own space first, or `nginx:hand`, `caddy:FILE`; each of several is compared with
+    each other one. Servers get equal settings for everything that clients and operators would
+    notice; the result lists these settings. Two programs of one server, such as before and after
+    an upgrade, are named by --server-binary.
     """
     dry_run.refuse_resume(dry=dry, resume=resume)
-    wanted = WantedComparison((baseline, candidate), overrides(given), study_file, ladder, metrics)
+    arms = (baseline, candidate, *more)
+    wanted = WantedComparison(arms, overrides(given), study_file, ladder, metrics)
     if junit is not None and wanted.of_servers:
         raise DefinitionError("applies to studies; for servers use --fail-if", path="--junit")
     if dry:

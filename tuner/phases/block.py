@@ -55,6 +55,10 @@ Witness = Callable[[RawWindow], None]
 """Receives each window with its samples, before it is judged."""
 
 
+_CALLED = {"aa": "A/A"}
+"""Names of phases in messages, where they differ from those in the record."""
+
+
 class InvalidBlockError(HostError):
     """A block that was not valid in any attempt.
 
@@ -185,9 +189,9 @@ def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) 
                 return block
         bench.progress.note(f"block repeated ({attempt} of {MOST_REPEATS}): {problem}")
         wait_out(bench, failure, attempt)
+    name = f"{_CALLED.get(spec.phase, spec.phase)} block {spec.index + 1}"
     raise InvalidBlockError(
-        f"{spec.phase} block {spec.index} was not valid in {MOST_REPEATS} attempts; the last time:"
-        f" {problem}",
+        f"{name} was not valid in {MOST_REPEATS} attempts; the last time: {problem}",
         overloaded=overloaded,
     )
 
