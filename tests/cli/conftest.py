@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+# Charts are then drawn in this process. One of its own takes 0.7 s for each report
+# (tests/report/test_apart.py has both ways).
+import altair as alt  # noqa: F401
 import pytest
 import sqlalchemy
 
