@@ -23,6 +23,7 @@ PER_SERVER_CORE = 0.95 * 1e6 / CPU_US
 PER_GENERATOR_CORE = 1_250.0
 Machine = Callable[[int], None]
 SHORT = ("--study", "static", "--time", "10s", "--name", "mine")
+RUN = ("run", "static-https-ladder", "--server", "nginx", "--time", "30s", "--name", "mine")
 OPTIMIZE = ("optimize", *SHORT, "--trials", "1")
 
 
@@ -101,6 +102,34 @@ def test_a_replication_on_the_same_host_has_the_same_cores(tuner: Tuner, machine
     first, second = record("mine"), record("again")
     assert second.cores == first.cores
     assert second.baseline == first.baseline
+
+
+def cores_of_run() -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the CPUs of generator and server in the records of a run."""
+    stores = open_all(sqlite_url(Path("studies/mine")), writing=False)
+    found = [store.record().cores for store in stores]
+    assert len(found) >= 2
+    return {(cores.generator, cores.server) for cores in found}
+
+
+def test_a_run_with_a_ladder_has_a_generator_for_it(
+    tuner: Tuner, machine: Machine, host: SimulatedHost
+) -> None:
+    """All of its studies have the same CPUs, also after an interruption."""
+    machine(16)
+    host.faults = replace(host.faults, interrupted={30})
+    assert tuner(*RUN).code == 130
+    host.faults = replace(host.faults, interrupted=set())
+    assert sizes(tuner("run", "static-https-ladder", "--resume", "--name", "mine")) == 0
+    assert cores_of_run() == {(tuple(range(6)), tuple(range(6, 16)))}
+
+
+def test_a_run_takes_the_cpus_that_are_named(tuner: Tuner, machine: Machine) -> None:
+    """The generator then stays as it is."""
+    machine(16)
+    cpus = ("--generator-cpus", "0-1", "--server-cpus", "2-3")
+    assert sizes(tuner(*RUN, *cpus)) == 0
+    assert cores_of_run() == {((0, 1), (2, 3))}
 
 
 def test_half_of_the_cores_are_the_most_and_the_report_says_so(

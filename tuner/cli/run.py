@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import click
 
 from tuner.app import dry_run, results
 from tuner.app.caller import Caller
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
+from tuner.app.generator_size import sized
 from tuner.app.metrics_server import check_listen, run_metrics
 from tuner.app.preflight import Preflight
 from tuner.app.runs import reopen_run
@@ -21,11 +22,12 @@ from tuner.cli.groups import GroupedCommand
 from tuner.definition.alike import AlignmentRule, equalise, merged, shipped_rules
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
 from tuner.definition.published import has_configuration, load_configuration
-from tuner.definition.study import FORMER_SEED, draw_seed
+from tuner.definition.study import BASE_STUDY, FORMER_SEED, draw_seed, load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.judge.results import evaluate
 from tuner.machine.placement import place
+from tuner.machine.topology import cpu_ranges
 from tuner.measurement.stalls import STALLS
 from tuner.paths import STUDIES
 from tuner.reading.located import Node
@@ -82,6 +84,7 @@ Examples:
     help="Write the results to studies/NAME/ [the experiment's name].",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted run [the newest one].")
+@options.cpus
 @options.output
 @options.metrics
 @options.dry_run
@@ -102,6 +105,7 @@ def command(
     as_json: bool,
     metrics: str | None,
     dry: bool,
+    **cpus: str | None,
 ) -> None:
     """Run the published experiment NAME on this machine (`tuner studies` lists them).
 
@@ -114,7 +118,8 @@ def command(
     check_listen(metrics)
     if stalls is not None:
         Node.option("stalls", stalls).one_of(STALLS)
-    asked = _Asked(name, server, time, only, seed, stalls)
+    named = {option: found for option, found in cpus.items() if found is not None}
+    asked = _Asked(name, server, time, only, seed, stalls, named)
     if resume:
         called, asked = _resumed(asked, called, caller)
     elif seed is None:
@@ -143,12 +148,15 @@ def command(
         "objective": experiment.objective.name,
         "seed": asked.seed,
         "stalls": asked.stalls or experiment.stalls,
+        **asked.cpus,
     }
     run = _Run(experiment, rules, called, place, wanted)
     if dry:
         plans = [plan for case in cases for plan in run.rehearsed(case, servers)]
         dry_run.show(plans, as_json=as_json)
         return
+    if not resume:
+        run = run.sized(servers)
     resume_with = f"tuner run {asked.name} --resume --name {called}"
     with (
         run_metrics(metrics, place.folder, progress),
@@ -170,6 +178,8 @@ class _Asked:
     only: tuple[str, ...]
     seed: int | None
     stalls: str | None = None
+    cpus: Mapping[str, str] = field(default_factory=dict)
+    """CPUs of generator, server and backend, by option."""
 
     def as_dict(self) -> dict[str, object]:
         return {"command": "run", **asdict(self), "only": list(self.only)}
@@ -198,6 +208,29 @@ class _Run:
     called: str
     place: RunFolder
     options: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    """Notes for the records of all cases."""
+
+    def sized(self, servers: Sequence[str]) -> _Run:
+        """Return the run with a generator that is large enough for its ladder, if its host is."""
+        if not self.experiment.ladder:
+            return self
+        case = self.experiment.case(self.experiment.tune)
+
+        def on(cpus: tuple[int, ...]) -> list[Preflight]:
+            chosen = {"generator_cpus": cpu_ranges(cpus)} if cpus else {}
+            run = replace(self, options={**self.options, **chosen})
+            return [*run.look(case, servers, watch=False).values()]
+
+        looks, reasons = sized(on, self.place.folder, self.place.progress)
+        chosen = cpu_ranges(looks[0].definition.cpus.generator)
+        if not reasons or not chosen:
+            return self
+        for words in reasons:
+            self.place.progress.note(words)
+        added = {"generator_cpus": chosen}
+        place = replace(self.place, asked={**self.place.asked, "cpus": added})
+        return replace(self, place=place, options={**self.options, **added}, notes=tuple(reasons))
 
     def look(self, case: Case, servers: Sequence[str], *, watch: bool) -> dict[str, Preflight]:
         """Return preflights of the servers that can serve a case; report why others cannot.
@@ -213,7 +246,7 @@ class _Run:
             # A file server reads the file itself; a TLS terminator has a backend.
             static = space is not None and space.endswith("/static")
             try:
-                found[server] = look(
+                seen = look(
                     server,
                     replace(workload, backend=None) if static else workload,
                     {**self.options, "workload": case.workload},
@@ -221,6 +254,7 @@ class _Run:
                     name=f"{self.called}.{case.name}",
                     watch=watch and not found,
                 )
+                found[server] = replace(seen, notes=(*seen.notes, *self.notes))
             except (DefinitionError, HostError) as error:
                 problem = error
                 self.place.progress.note(f"{server} is left out: {error}")
@@ -233,7 +267,8 @@ class _Run:
     def workload(self, case: Case) -> tuple[Workload, tuple[str, ...]]:
         """Return the case's workload on this machine, and notes on its scaled sizes."""
         proxied = load_workload(case.workload).backend is not None
-        cores = place(local.facts().layout, backend=proxied)
+        wanted = load_study(BASE_STUDY, {**self.options, "workload": case.workload}).cpus
+        cores = place(local.facts().layout, backend=proxied, wanted=wanted)
         return scaled_workload(self.experiment, case, len(cores.server))
 
     def rehearsed(self, case: Case, servers: Sequence[str]) -> list[dry_run.Rehearsal]:
