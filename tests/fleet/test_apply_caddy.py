@@ -136,7 +136,7 @@ def test_what_else_sets_a_variable_is_found_out(hosts: Bed, web: BedHost, study:
         done = apply(study, hosts)
         assert done.returncode == 3
         assert "GOGC is 50 in the process of caddy, not 400" in done.stderr
-        assert "every host is in its original state" in done.stderr
+        assert "every host is as it was found" in done.stderr
         assert file(web, CADDYFILE).read_text() == TEXTS[CADDYFILE]
         assert [path.name for path in folder.iterdir()] == ["zz.conf"]
     finally:
