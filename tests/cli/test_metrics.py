@@ -18,9 +18,14 @@ BRIEF = ("--study", "static", "--time", "10s", "--rate", "600")
 @pytest.mark.parametrize(
     ("words", "study", "phase"),
     [
-        (("compare", "stock", "hand"), "mine", "noise of identical instances"),
-        (("ladder", "nginx:stock", "nginx:hand"), "mine.contest", "capacity of every arm"),
-        (("measure", "stock"), "mine", "measuring"),
+        (("compare", "stock", "hand", *BRIEF), "mine", "noise of identical instances"),
+        (("ladder", "nginx:stock", "nginx:hand", *BRIEF), "mine.contest", "capacity of every arm"),
+        (("measure", "stock", *BRIEF), "mine", "measuring"),
+        (
+            ("run", "https-proxy-500", "--server", "nginx", "--case", "20B", "--time", "30s"),
+            "mine.20B",
+            "capacity of every arm",
+        ),
     ],
 )
 def test_a_running_study_is_scraped(
@@ -50,7 +55,7 @@ def test_a_running_study_is_scraped(
     monkeypatch.setattr(TerminalProgress, "note", noted)
     monkeypatch.setattr(TerminalProgress, "phase", scraped)
     asked = ("--metrics", "127.0.0.1:0", "--name", STUDY.name)
-    done = tuner(*words, *BRIEF, *asked)
+    done = tuner(*words, *asked)
     assert done.code == 0, done.err
     assert all(text.startswith("200 ") and text.endswith("# EOF\n") for text in texts)
     assert f'tuner_phase_info{{study="{study}",phase="{phase}' in "".join(texts)
