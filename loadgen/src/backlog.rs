@@ -110,13 +110,12 @@ impl Backlogs {
         }
     }
 
-    /// Return the least share that an instance left in its last slice, once all have had a slice.
+    /// Return the least share that an instance left in its last slice, once all have had a slice. One
+    /// that was given up leaves nothing.
     fn best(&self) -> Option<f64> {
-        let shares = self.arms.iter().map(|arm| arm.left);
-        shares
-            .collect::<Option<Vec<f64>>>()?
-            .into_iter()
-            .reduce(f64::min)
+        let serving = self.arms.iter().filter(|arm| arm.until.is_none());
+        let shares: Option<Vec<f64>> = serving.map(|arm| arm.left).collect();
+        shares?.into_iter().reduce(f64::min)
     }
 
     /// Return the time in which each instance fell behind until it was given up; `None` of those that
@@ -174,6 +173,19 @@ mod tests {
     fn a_slow_backend_is_no_backlog() {
         let (standings, _) = standings(300, &[310, 300, 322, 295, 320, 305]);
         assert!(standings.iter().all(|standing| *standing == KeepsUp));
+    }
+
+    /// One that was given up is no measure for the others.
+    #[test]
+    fn an_instance_that_was_given_up_does_not_count() {
+        let mut backlogs = Backlogs::new(3);
+        for (slice, number) in (0..20).zip(0..) {
+            let growing = if slice < 10 { 30 * slice } else { 0 };
+            backlogs.note(0, (number, number), 100, growing);
+            assert_eq!(backlogs.note(1, (number, number), 100, 80), KeepsUp);
+            assert_eq!(backlogs.note(2, (number, number), 100, 70), KeepsUp);
+        }
+        assert!(backlogs.spans()[0].is_some());
     }
 
     /// An instance that takes longer for its answers than the others is released for good.
