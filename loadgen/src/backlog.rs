@@ -175,7 +175,7 @@ mod tests {
         assert!(standings.iter().all(|standing| *standing == KeepsUp));
     }
 
-    /// One that was given up is no measure for the others.
+    /// The others are not measured by one that was given up.
     #[test]
     fn an_instance_that_was_given_up_does_not_count() {
         let mut backlogs = Backlogs::new(3);
