@@ -282,8 +282,14 @@ def test_the_next_command_restores_what_a_dead_study_left(
     web.start()
     service.awaited(web)
     assert (web.root / GUARD / "saved.json").exists()
-    again = started(study.folder, study.hosts, "measure", "stock", "--workload", "none")
-    said = again.process.communicate(timeout=PATIENCE_S)[1]
+    given = ("--workload", "static", "--rate", "500", "--time", "10s")
+    here = started(study.folder, study.hosts, "measure", "stock", *given)
+    said = here.process.communicate(timeout=PATIENCE_S)[1]
+    inventory = str(study.hosts.inventory)
+    assert f"a study with --inventory {inventory} restores the original" in said
+    assert (web.root / GUARD / "saved.json").exists()
+    there = started(study.folder, study.hosts, "measure", "stock", *given, "--inventory", inventory)
+    said = there.process.communicate(timeout=PATIENCE_S)[1]
     assert "restored the service's own files" in said
     assert not (web.root / GUARD / "saved.json").exists()
     assert "requested by" in (web.root / GUARD / "log").read_text()

@@ -123,6 +123,15 @@ def test_only_what_is_in_the_way_is_stopped(tmp_path: Path, start: Start) -> Non
     assert server.wait() == -signal.SIGTERM
 
 
+def test_a_service_elsewhere_that_may_be_changed_is_named(tmp_path: Path) -> None:
+    """Nobody else would say that it still has a dead study's configuration."""
+    left = replace(dead(tmp_path, inventory="/other/hosts.yml", name="fleet"), in_place=True)
+    local.keep(left)
+    (said,) = sweep(Need(tmp_path / "new", CPUS), never)
+    assert said.startswith(f"the dead study {left.study} may have left its configuration")
+    assert "a study with --inventory /other/hosts.yml restores the original" in said
+
+
 def test_what_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the time that it has to end by itself."""
     monkeypatch.setattr("tuner.hosts.sweep._PATIENCE_S", 0.2)

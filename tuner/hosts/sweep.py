@@ -62,11 +62,17 @@ class Need:
 def sweep(need: Need, restore: Restore) -> list[str]:
     """Stop leftovers of dead studies that are in the way; return notes of the actions.
 
+    A study that changed a host's own service and is not in the way has a note too.
     Tuners that start together take turns: one sweeps, the next finds nothing left.
     """
     done = []
     for stray in local.strays():
         if not need.concerns(stray):
+            if stray.in_place:
+                done.append(
+                    f"the dead study {stray.study} may have left its configuration in its hosts'"
+                    f" service; a study with --inventory {stray.inventory} restores the original"
+                )
             continue
         with _alone_with(stray) as there:
             if there:
