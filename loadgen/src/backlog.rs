@@ -41,8 +41,8 @@ struct Arm {
     /// Slices in a row with a backlog, and the start of the first of them.
     slices: u32,
     since: u64,
-    /// The share that it left when it was held, and the slices since; `None` while it runs freely.
-    held: Option<(f64, u32)>,
+    /// The share that it left when it was held; `None` while it runs freely.
+    held: Option<f64>,
     /// True if it was held and kept up: its answers take long.
     exempt: bool,
     /// When it was given up.
@@ -88,19 +88,19 @@ impl Backlogs {
             arm.since = begun;
         }
         arm.slices += 1;
-        match &mut arm.held {
+        match arm.held {
             None if arm.slices < HELD_AFTER => Standing::KeepsUp,
             None => {
-                arm.held = Some((share, 0));
+                arm.held = Some(share);
                 Standing::Held
             }
-            Some((at, _)) if share >= *at + GIVEN_UP_AT => {
+            Some(at) if share >= at + GIVEN_UP_AT => {
                 arm.until = Some(ended);
                 Standing::GivenUp
             }
-            Some((at, slices)) => {
-                *slices += 1;
-                arm.exempt = *slices >= RELEASED_AFTER && share > *at - BACKLOG;
+            Some(at) => {
+                let released = arm.slices >= HELD_AFTER + RELEASED_AFTER;
+                arm.exempt = released && share > at - BACKLOG;
                 if arm.exempt {
                     Standing::KeepsUp
                 } else {

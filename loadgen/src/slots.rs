@@ -157,23 +157,19 @@ impl Slots {
 
     /// Return a bit for each arm with a busy slot; it looks at each of them.
     pub fn busy_arms(&self) -> u64 {
-        let mut arms = 0;
-        let mut at = self.oldest;
-        while let Some(slot) = self.list.get(at as usize) {
-            arms |= 1 << slot.arm;
-            at = slot.newer;
-        }
-        arms
+        self.all_busy().fold(0, |arms, slot| arms | 1 << slot.arm)
     }
 
     /// Return the number of an arm's busy slots; it looks at all busy ones.
     pub fn busy_of(&self, arm: usize) -> usize {
-        let (mut count, mut at) = (0, self.oldest);
-        while let Some(slot) = self.list.get(at as usize) {
-            count += usize::from(usize::from(slot.arm) == arm);
-            at = slot.newer;
-        }
-        count
+        let own = |slot: &&Slot| usize::from(slot.arm) == arm;
+        self.all_busy().filter(own).count()
+    }
+
+    /// Return the busy slots, the oldest first.
+    fn all_busy(&self) -> impl Iterator<Item = &Slot> {
+        let at = |slot: u32| self.list.get(slot as usize);
+        std::iter::successors(at(self.oldest), move |slot| at(slot.newer))
     }
 
     /// Return the slot with the oldest request, and when that was dispatched.

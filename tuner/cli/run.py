@@ -12,6 +12,7 @@ from tuner.app.caller import Caller
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
 from tuner.app.generator_size import sized
 from tuner.app.metrics_server import check_listen, run_metrics
+from tuner.app.option_words import overrides
 from tuner.app.preflight import Preflight
 from tuner.app.runs import reopen_run
 from tuner.app.session import free_name
@@ -118,8 +119,7 @@ def command(
     check_listen(metrics)
     if stalls is not None:
         Node.option("stalls", stalls).one_of(STALLS)
-    named = {option: found for option, found in cpus.items() if found is not None}
-    asked = _Asked(name, server, time, only, seed, stalls, named)
+    asked = _Asked(name, server, time, only, seed, stalls, overrides(cpus))
     if resume:
         called, asked = _resumed(asked, called, caller)
     elif seed is None:
@@ -178,7 +178,7 @@ class _Asked:
     only: tuple[str, ...]
     seed: int | None
     stalls: str | None = None
-    cpus: Mapping[str, str] = field(default_factory=dict)
+    cpus: Mapping[str, object] = field(default_factory=dict)
     """CPUs of generator, server and backend, by option."""
 
     def as_dict(self) -> dict[str, object]:

@@ -96,6 +96,12 @@ impl Book {
         self.tls.merge(&other.tls);
     }
 
+    /// Take out the requests that wait to be sent, other than those that are newly due.
+    pub fn take_waiting(&mut self) -> impl Iterator<Item = u32> {
+        let waiting = self.waiting.drain(..).map(|waiting| waiting.index);
+        waiting.chain(self.retries.drain(..))
+    }
+
     /// Return whether requests wait to be sent, other than those that are newly due.
     #[inline]
     pub fn waits(&self) -> bool {

@@ -476,9 +476,7 @@ impl<'a> Ledger<'a> {
     /// Forget the requests of an instance that wait to be sent: they count as never sent.
     #[cold]
     pub fn forget(&mut self, arm: usize) {
-        let book = &mut self.books[arm];
-        let waiting = book.waiting.drain(..).map(|waiting| waiting.index);
-        for index in waiting.chain(book.retries.drain(..)) {
+        for index in self.books[arm].take_waiting() {
             self.agenda.record.unwrite(index as usize);
         }
     }
@@ -502,9 +500,7 @@ impl<'a> Ledger<'a> {
                 self.forget(arm);
                 continue;
             }
-            let book = &mut self.books[arm];
-            let waiting = book.waiting.drain(..).map(|waiting| waiting.index);
-            let waiting: Vec<u32> = waiting.chain(book.retries.drain(..)).collect();
+            let waiting: Vec<u32> = self.books[arm].take_waiting().collect();
             for index in waiting {
                 // Its first write is the only record of when it was intended.
                 let unanswered = Exchange {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
@@ -54,6 +54,7 @@ _PORT = 18_080
 """Port for ``caddy validate``, which opens no socket."""
 _SHORTEST_SECRET = 6
 """Shortest value of a variable to hide; shorter ones, such as ports, occur elsewhere."""
+_APPLICATIONS = ("fastcgi",)
 _DEFAULT_PROTOCOLS = ("h1", "h2", "h3")
 
 
@@ -96,22 +97,15 @@ def read(
     needs = Needs(workload, either, wishes.keep_upstreams)
     lacking = [] if origin.is_json else unmatched(origin.texts, home)
     # Caddy chooses by the files below the document root, so they are known before the site is.
-    asked = replace(needs, workload=_with_scripts(workload, origin))
+    scripts = sought(origin.config, [request.path for request in workload.requests])
+    asked = replace(needs, workload=asked_by(workload, _APPLICATIONS, scripts))
     found = serving(origin.config, asked, wishes.server_name, origin.file, lacking)
     spoken = {protocol_of(look(origin.config, place)) for place in found.passed.proxies}
-    workload = _with_scripts(workload, origin, spoken)
+    workload = asked_by(workload, spoken, scripts)
     needs = replace(needs, workload=workload)
     workload = over_tls(workload, served=found.tls)
     _check_protocol(origin, found, workload.wire)
     return CaddyOwnConfiguration(wishes, origin, found, workload, needs=needs)
-
-
-def _with_scripts(
-    workload: Workload, origin: CaddyOrigin, spoken: Container[str] = ("fastcgi",)
-) -> Workload:
-    """Return the workload with a backend that speaks these protocols, and Caddy's scripts."""
-    scripts = sought(origin.config, [request.path for request in workload.requests])
-    return asked_by(workload, spoken, scripts)
 
 
 def sites_of(wishes: OwnOptions, workload: Workload, home: Home) -> Iterator[str]:
@@ -122,12 +116,14 @@ def sites_of(wishes: OwnOptions, workload: Workload, home: Home) -> Iterator[str
     """
     origin = read_origin(str(Path(wishes.config).absolute()), home)
 
+    scripts = sought(origin.config, [request.path for request in workload.requests])
+
     def located(alone: Workload) -> str:
-        needs = Needs(_with_scripts(alone, origin), keep_upstreams=wishes.keep_upstreams)
+        needs = Needs(alone, keep_upstreams=wishes.keep_upstreams)
         found = serving(origin.config, needs, wishes.server_name, origin.file)
         return f"{written(found.server)} {found.words}"
 
-    return answered_by(workload, located)
+    return answered_by(asked_by(workload, _APPLICATIONS, scripts), located)
 
 
 @dataclass(frozen=True, slots=True)
