@@ -1,8 +1,9 @@
 """The noise of identical instances, in slices against windows that follow one another.
 
-Blocks of two identical Nginx alternate between both ways, in the same minutes and with the same
-measured time, so that both meet the same host. The figure is the standard deviation of a block's
-log ratio, which says how many blocks a claim needs. The stall rule is that of busy cycles for both;
+Blocks of two identical Nginx alternate between the ways to measure, in the same minutes and with
+the same measured time, so that all meet the same host: slices with the same arrivals for both arms,
+slices with arrivals of their own, and windows. The figure is the standard deviation of a block's
+log ratio, which says how many blocks a claim needs. The stall rule is that of busy cycles for all;
 `--spans` measures windows with spans around stalls, as earlier versions of tuner did.
 
     python -m benchmarks.slices --blocks 10
@@ -42,6 +43,9 @@ from tuner.record.model import Block
 
 TWIN = "twin"
 METRICS = tuple(map(Metric, ("p50", "p90", "p99", "cpu")))
+SLICES = "slices"
+OWN_ARRIVALS = "slices with own arrivals"
+WINDOWS = "windows"
 AIM = 1 / 3
 """Largest noise of slices, as a share of that of windows."""
 _ROUNDS = 4
@@ -70,10 +74,15 @@ def run(workload: str, server: str, blocks: int, *, spans: bool) -> list[Finding
             cycles = bench.rule and replace(bench.rule, level=sampling.level)
             utilisation = load.rate_per_s / capacity.per_s
             before = StallRule(recovery=1.5 * utilisation / (1 - utilisation)) if spans else cycles
-            kinds = {"slices": (sampling.slice_ms, cycles), "windows": (0.0, before)}
+            kinds = {
+                SLICES: (sampling.slice_ms, cycles, True),
+                OWN_ARRIVALS: (sampling.slice_ms, cycles, False),
+                WINDOWS: (0.0, before, False),
+            }
             for index in range(blocks):
-                for name, (slice_ms, rule) in kinds.items():
-                    ready = replace(bench, rule=rule, gates=Gates(samples_needed=1))
+                for name, (slice_ms, rule, same) in kinds.items():
+                    gates = Gates(samples_needed=1)
+                    ready = replace(bench, rule=rule, gates=gates, same_arrivals=same)
                     block = _block(ready, index, load.rate_per_s, slice_ms)
                     if block is not None:
                         _keep(differences.setdefault(name, {}), block)
@@ -111,9 +120,10 @@ def _findings(differences: Mapping[str, Mapping[Metric, Sequence[float]]]) -> li
                 found.append(Finding(title, sd[name]))
                 mean = statistics.fmean(seen)
                 found.append(Finding(f"{metric.name}: mean ln ratio, {name}", mean))
-        if len(sd) == len(differences):
-            title = f"{metric.name}: sd, slices / windows"
-            found.append(Finding(title, sd["slices"] / sd["windows"], aim=at_most(AIM)))
+        for name, aim in ((WINDOWS, at_most(AIM)), (OWN_ARRIVALS, None)):
+            if SLICES in sd and name in sd:
+                title = f"{metric.name}: sd, slices / {name}"
+                found.append(Finding(title, sd[SLICES] / sd[name], aim=aim))
     return found
 
 

@@ -283,6 +283,9 @@ pub struct Slices {
     /// True if the instances are stopped (SIGSTOP) when it is not their turn: those need `pids`.
     #[serde(default)]
     pub freeze: bool,
+    /// True if the slices of a set have the same requests, at the same instants of each.
+    #[serde(default)]
+    pub same_arrivals: bool,
 }
 
 impl Slices {

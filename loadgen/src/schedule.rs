@@ -6,6 +6,7 @@
 use crate::plan::{Arrival, Mode, Piece, Window};
 use crate::profile::Profile;
 use crate::rng::Rng;
+use crate::slices::Turns;
 
 /// The requests of a window: when each is intended, which request of the plan it is, and a number
 /// that chooses its connection.
@@ -28,6 +29,11 @@ impl Schedule {
     pub fn of(window: &Window, recorded: Option<&[u64]>, mix: &Mix) -> Self {
         if window.mode == Mode::Closed {
             return Self::closed(mix, window.seed);
+        }
+        if let Some(slices) = &window.slices
+            && slices.same_arrivals
+        {
+            return Self::in_each_slice(window, &window.turns(), mix);
         }
         let mut pieces = window.pieces();
         if let Some(recorded) = recorded {
@@ -77,6 +83,44 @@ impl Schedule {
         let mut schedule = Self::default();
         let end = warmup_ns + duration_ns;
         schedule.extend(arrival, profile, warmup_ns, end, mix, &mut Rng::new(seed));
+        schedule
+    }
+
+    /// Return the schedule of a window whose arms get the same requests in a set of slices, at the
+    /// same instants of each slice: common random numbers (Law, Simulation Modeling and Analysis,
+    /// chapter 11). Bursts of arrivals decide most of a percentile, and all arms then meet the same.
+    ///
+    /// It is drawn on a clock that runs in one slice of each set, and repeated in the others.
+    fn in_each_slice(window: &Window, turns: &Turns, mix: &Mix) -> Self {
+        let end = window.warmup_ns() + window.duration_ns();
+        let length = turns.length_ns();
+        let drawn_ns = turns.sets() as u64 * length;
+        let rate = Profile::new(&[flat(
+            drawn_ns as f64 / 1e9,
+            window.rate_per_s.unwrap_or_default(),
+        )]);
+        let drawn = Self::open(window.arrival, &rate, 0, drawn_ns, mix, window.seed);
+        let mut schedule = Self::default();
+        let mut first = 0;
+        for set in 0..turns.sets() {
+            let begin = set as u64 * length;
+            let within = drawn.intended_ns[first..].partition_point(|at| *at < begin + length);
+            for start in turns.slices_of(set) {
+                for index in first..first + within {
+                    // The first set may begin before the window.
+                    let at = start + (drawn.intended_ns[index] - begin) as i64;
+                    if let Ok(at) = u64::try_from(at)
+                        && at < end
+                    {
+                        schedule.first_measured += usize::from(at < window.warmup_ns());
+                        schedule.intended_ns.push(at);
+                        schedule.request.push(drawn.request[index]);
+                        schedule.pick.push(drawn.pick[index]);
+                    }
+                }
+            }
+            first += within;
+        }
         schedule
     }
 
@@ -333,6 +377,67 @@ mod tests {
             let first = schedule.intended_ns[schedule.first_measured];
             assert!((SECOND..SECOND + SECOND / 10).contains(&first));
         }
+    }
+
+    fn in_slices(fields: serde_json::Value) -> (Window, Schedule) {
+        let mut window = window(serde_json::json!({
+            "instance": "", "rate_per_s": 4000, "warmup_s": 0.15,
+            "slices": {"instances": ["a", "b", "c"], "length_ms": 20, "same_arrivals": true},
+        }));
+        let object = fields.as_object().unwrap();
+        if let Some(arrival) = object.get("arrival") {
+            window.arrival = serde_json::from_value(arrival.clone()).unwrap();
+        }
+        let schedule = Schedule::of(&window, None, &Mix::new([1.0, 2.0]));
+        (window, schedule)
+    }
+
+    /// In each set, every slice has the same requests at the same instants, and other ones than the
+    /// sets before it.
+    #[test]
+    fn the_slices_of_a_set_have_the_same_requests() {
+        for arrival in ["poisson", "constant"] {
+            let (window, schedule) = in_slices(serde_json::json!({"arrival": arrival}));
+            assert!(schedule.intended_ns.is_sorted());
+            let turns = window.turns();
+            let slice_at = |start: u64| {
+                let requests = schedule.intended_ns.iter().enumerate();
+                let own =
+                    requests.filter(|(_, at)| (start..start + turns.length_ns()).contains(at));
+                own.map(|(i, at)| (at - start, schedule.request[i], schedule.pick[i]))
+                    .collect::<Vec<_>>()
+            };
+            let mut before = Vec::new();
+            for set in 1..turns.sets() {
+                let starts: Vec<u64> = turns.slices_of(set).map(|at| at as u64).collect();
+                let first = slice_at(starts[0]);
+                assert!(!first.is_empty(), "{arrival}, set {set}");
+                assert_ne!(first, before);
+                for start in &starts[1..] {
+                    assert_eq!(slice_at(*start), first, "{arrival}, set {set}");
+                }
+                before = first;
+            }
+        }
+    }
+
+    /// The rate is that of the plan, in the warm-up too, which may begin within a set.
+    #[test]
+    fn same_arrivals_keep_the_rate() {
+        let (window, schedule) = in_slices(serde_json::json!({"arrival": "constant"}));
+        let measured = schedule.intended_ns.len() - schedule.first_measured;
+        assert_eq!(measured as u64, 4 * window.duration_ns() / 1_000_000);
+        assert_eq!(schedule.first_measured, 600);
+        let end = window.warmup_ns() + window.duration_ns();
+        assert!(schedule.intended_ns.iter().all(|at| *at < end));
+        let (window, schedule) = in_slices(serde_json::json!({}));
+        // A third of the requests is drawn, and each of them counts three times.
+        let expected = 4 * window.duration_ns() / 1_000_000;
+        let off = (schedule.intended_ns.len() - schedule.first_measured) as f64 - expected as f64;
+        assert!(
+            off.abs() < 5.0 * 3.0 * (expected as f64 / 3.0).sqrt(),
+            "{off}"
+        );
     }
 
     /// Recorded instants are kept as they are, after a warm-up at their mean rate.

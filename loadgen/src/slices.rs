@@ -17,6 +17,8 @@ pub struct Turns {
     lead_ns: u64,
     /// The arm of each slice.
     order: Vec<u8>,
+    /// Number of arms.
+    arms: usize,
     /// Number of slices before the measured part.
     before: usize,
 }
@@ -46,6 +48,7 @@ impl Turns {
             lead_ns: before * set_ns - warmup_ns,
             before: order.len() - (sets - before) as usize * arms,
             order,
+            arms,
         }
     }
 
@@ -55,8 +58,27 @@ impl Turns {
             length_ns: u64::MAX,
             lead_ns: 0,
             order: vec![0],
+            arms: 1,
             before: 0,
         }
+    }
+
+    /// Return the length of a slice in nanoseconds.
+    pub fn length_ns(&self) -> u64 {
+        self.length_ns
+    }
+
+    /// Return the number of sets, with an incomplete first one.
+    pub fn sets(&self) -> usize {
+        self.order.len() / self.arms
+    }
+
+    /// Return the starts of a set's slices, in nanoseconds from the start of the schedule; those of
+    /// an incomplete first set may lie before it.
+    pub fn slices_of(&self, set: usize) -> impl Iterator<Item = i64> {
+        let first = set * self.arms;
+        let start = |slice: usize| (slice as u64 * self.length_ns) as i64 - self.lead_ns as i64;
+        (first..first + self.arms).map(start)
     }
 
     /// Return the arm of each slice from the start of the measured part on.

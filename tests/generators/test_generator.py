@@ -203,6 +203,21 @@ def shared(case: Case) -> WindowSpec:
 
 
 @pytest.mark.parametrize("case", [pytest.param("native", marks=needs_nginx)], indirect=True)
+def test_the_slices_of_a_set_may_have_the_same_arrivals(case: Case) -> None:
+    """Both instances are sent requests at the same instants of their slices, in every set."""
+    window = shared(case)
+    assert window.slices is not None
+    common = replace(window, slices=replace(window.slices, same_arrivals=True))
+    one, other = (samples(raw).intended_ns for raw in run(case, common))
+    assert 0 < len(one) == len(other)
+    slice_ns = 20_000_000
+    assert (one % slice_ns == other % slice_ns).all()
+    assert (one // (2 * slice_ns) == other // (2 * slice_ns)).all()
+    one, other = (samples(raw).intended_ns for raw in run(case, window))
+    assert (one % slice_ns).tolist() != (other % slice_ns).tolist()
+
+
+@pytest.mark.parametrize("case", [pytest.param("native", marks=needs_nginx)], indirect=True)
 def test_busy_cycles_are_those_that_the_generator_finds(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

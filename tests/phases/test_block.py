@@ -18,6 +18,7 @@ from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.measurement import quota
+from tuner.measurement.instrument import Mode
 from tuner.measurement.resources import (
     CounterReading,
     HostCounters,
@@ -162,6 +163,18 @@ def test_the_instances_of_a_round_are_offered_the_very_same_arrivals() -> None:
     run_block(made.bench(), spec(HAND, ODD))
     assert [len(seeds[round_]) for round_ in range(5)] == [1] * 5
     assert len(set.union(*seeds.values())) == 5
+
+
+@pytest.mark.parametrize(("mode", "same"), [("open", True), ("closed", False)])
+def test_the_slices_of_a_set_have_the_same_arrivals(mode: Mode, same: bool) -> None:
+    """Common random numbers in slices too; a closed loop has no arrivals."""
+    made = rig()
+    plans: list[WindowPlan] = []
+    bench = replace(made.bench(), generator=Watched(made.host, plans))
+    sliced = spec(HAND)
+    run_block(bench, replace(sliced, mode=mode, plan=replace(sliced.plan, slice_ms=20.0)))
+    sets = [window.slices for plan in plans for window in plan.windows]
+    assert [slices and slices.same_arrivals for slices in sets] == [same] * len(sets)
 
 
 def test_slots_decide_port_folder_and_the_order_of_starting_and_connecting() -> None:

@@ -36,6 +36,8 @@ class Slices:
     length_ms: float
     freeze: bool = False
     """True to stop the servers that are not at turn."""
+    same_arrivals: bool = False
+    """True to send all instances of a set the same requests, at the same instants."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,8 +259,13 @@ def _measured(spec: WindowSpec) -> dict[str, Any]:
     """Return the instances of a window as fields of the plan."""
     if spec.slices is None:
         return {"instance": spec.instance}
-    slices = {"instances": list(spec.slices.instances), "length_ms": spec.slices.length_ms}
-    return {"slices": slices | ({"freeze": True} if spec.slices.freeze else {})}
+    slices = {
+        "instances": list(spec.slices.instances),
+        "length_ms": spec.slices.length_ms,
+        "freeze": spec.slices.freeze,
+        "same_arrivals": spec.slices.same_arrivals,
+    }
+    return {"slices": slices}
 
 
 def _lasts_s(spec: WindowSpec) -> float:

@@ -113,6 +113,8 @@ class Bench:
     """True if the arms of a block can share windows in slices."""
     freezes: bool = False
     """True if servers are stopped while it is not their turn in a window of slices."""
+    same_arrivals: bool = True
+    """True if the slices of a set have the same requests in an open loop."""
     deaths: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Deployments in which a server ended unexpectedly, by configuration and program."""
     address: str = "127.0.0.1"

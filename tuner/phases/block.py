@@ -348,7 +348,7 @@ class _Run:
 
         In slices a round is one window; the generator orders its slices by the same seed.
         Common random numbers (Law, Simulation Modeling and Analysis, ch. 11): within a round
-        every instance gets the same arrivals.
+        every instance gets the same arrivals, in slices those of each set.
         """
         spec = self._spec
         fresh = round_ == 0 or spec.seek is not None or self._bench.exclusive
@@ -363,7 +363,12 @@ class _Run:
                 seed=seed,
                 warmup_s=spec.plan.first_warmup_s if fresh else spec.plan.warmup_s,
                 duration_s=spec.plan.window_s,
-                slices=Slices(order, spec.plan.slice_ms, freeze=self._freezes),
+                slices=Slices(
+                    order,
+                    spec.plan.slice_ms,
+                    freeze=self._freezes,
+                    same_arrivals=self._bench.same_arrivals and spec.mode == "open",
+                ),
             )
             return (window,)
         return tuple(

@@ -296,6 +296,12 @@ impl Slices {
             "absent with rates and instants_file",
         )?;
         require(
+            !self.same_arrivals || window.mode == Mode::Open,
+            format_args!("{path}.slices.same_arrivals"),
+            self.same_arrivals,
+            "false in a closed loop",
+        )?;
+        require(
             window.duration_ns() > 0,
             format_args!("{path}.duration_s"),
             window.duration_s,

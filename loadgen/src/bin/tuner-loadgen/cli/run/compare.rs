@@ -1,7 +1,7 @@
 //! The options of `compare`: several servers in one plan.
 
 use lexopt::Parser;
-use tuner_loadgen::plan::{Instance, Plan, Protocol, Slices, Window};
+use tuner_loadgen::plan::{Instance, Mode, Plan, Protocol, Slices, Window};
 use tuner_loadgen::{listeners, sys};
 
 use super::plan::split_url;
@@ -10,7 +10,8 @@ use crate::cli::values::Parsed;
 
 const HELP: &str = "\
 Compare servers under the same load, in slices: the requests go to them in turn, a few milliseconds
-to each, in random order. What slows down the host then slows down all of them alike.
+to each, in random order. What slows down the host then slows down all of them alike. In each turn
+all servers get the same requests, at the same instants of their slices.
 
 Usage: tuner-loadgen compare URL URL... [OPTIONS]
 
@@ -133,13 +134,14 @@ impl RunOptions {
         if compared.freeze {
             self.find_processes(&mut plan.instances)?;
         }
+        let first = plan.windows.remove(0);
         let slices = Slices {
             instances: plan.instances.iter().map(|i| i.id.clone()).collect(),
             length_ms: compared.slice_ms,
             level: compared.level,
             freeze: compared.freeze,
+            same_arrivals: first.mode == Mode::Open,
         };
-        let first = plan.windows.remove(0);
         plan.windows = (0..rounds as u64)
             .map(|round| Window {
                 id: format!("round-{}", round + 1),
