@@ -11,6 +11,7 @@ import pytest
 from tests.cli import surfaces
 from tests.cli.conftest import SHORT, Tuner
 from tests.hosts.nginxes import needs_nginx
+from tests.servers.labs import here
 from tuner.app import announce
 from tuner.own.installed import InstalledServer
 from tuner.testing.lab import SimulatedHost
@@ -165,3 +166,40 @@ def test_a_first_run_names_the_servers_of_this_machine(
         " /etc/nginx/nginx.conf\n"
     )
     assert tuner("optimize", "--dry-run", "--workload", "static", "--quiet").err == ""
+
+
+SITE = """\
+workload: site
+protocol: {protocol}
+tls: on
+connections: 4
+site: [{{path: /index.html, size: 2k}}, {{path: /site.css, size: 1k}}]
+requests:
+  - {{path: /index.html, weight: 2}}
+  - {{path: /site.css, weight: 1{more}}}
+"""
+
+
+@pytest.mark.parametrize(("server", "protocol"), [("nginx", "http2"), ("caddy", "http3")])
+def test_requests_speak_the_protocol_of_the_workload(
+    tuner: Tuner, tmp_path: Path, server: str, protocol: str
+) -> None:
+    """The generator sends them, as in a study."""
+    here(server)
+    workload = written(tmp_path / "etc" / "site.yaml", SITE.format(protocol=protocol, more=""))
+    done = tuner("measure", "--dry-run", "--json", "--server", server, "--workload", workload)
+    assert done.code == 0, done.err
+    (plan,) = json.loads(done.out)["plans"]
+    (configuration,) = plan["configurations"]
+    answers = [(each["status"], each["size_bytes"]) for each in configuration["requests"]]
+    assert answers == [(200, 2048), (200, 1024)]
+    assert not Path("studies").exists()
+
+
+def test_a_wrong_answer_over_http2_is_named(tuner: Tuner, tmp_path: Path) -> None:
+    """Its size is unknown."""
+    more = ", expect: {status: 404}"
+    workload = written(tmp_path / "etc" / "site.yaml", SITE.format(protocol="http2", more=more))
+    done = tuner("measure", "--dry-run", "--workload", workload)
+    assert done.code == 3, done.err
+    assert "  33.3%  200               GET /site.css  WRONG: 404 was expected" in done.out

@@ -165,6 +165,21 @@ def test_the_service_runs_one_configuration_after_another(
     assert not list((tmp_path / "state").glob("tuner/running/*.json"))
 
 
+def test_a_dry_run_asks_the_service_as_it_is(hosts: Bed, web: BedHost, tmp_path: Path) -> None:
+    """One request to the user's values; the service keeps its files and its process."""
+    pid = web.run("cat", "/run/nginx.pid")
+    given = options(tmp_path, hosts, NGINX).items()
+    words = [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
+    both = ("--baseline", "own", "--baseline", "stock")
+    done = tuner(tmp_path, "optimize", "--study", "static", *both, "--dry-run", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    (plan,) = json.loads(done.stdout)["plans"]
+    own, stock = plan["configurations"]
+    assert [each["status"] for each in own["requests"]] == [200]
+    assert not stock["requests"]
+    assert web.run("cat", "/run/nginx.pid") == pid
+
+
 def test_ones_own_files_are_served_beside_the_service(
     hosts: Bed, web: BedHost, tmp_path: Path
 ) -> None:

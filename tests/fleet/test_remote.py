@@ -58,6 +58,22 @@ def test_one_configuration_is_measured_from_another_host(pair: Bed, tmp_path: Pa
     assert not list((tmp_path / "state").glob("tuner/running/*.json"))
 
 
+def test_a_dry_run_asks_from_the_generators_host(pair: Bed, tmp_path: Path) -> None:
+    """The server runs for a moment on the target, and nothing stays, here or there."""
+    before = {name: host.files() for name, host in pair.hosts.items()}
+    options = ("--dry-run", "--json", "--inventory", str(pair.inventory), "--workload", "https")
+    done = tuner(tmp_path, "compare", "stock", "hand", *options)
+    assert done.returncode == 0, done.stderr
+    (plan,) = json.loads(done.stdout)["plans"]
+    for configuration in plan["configurations"]:
+        (request,) = configuration["requests"]
+        assert (request["status"], request["size_bytes"]) == (200, 1024)
+    assert {name: host.files() for name, host in pair.hosts.items()} == before
+    assert not list(pair["web"].root.glob("var/tmp/tuner-*"))
+    assert not list((tmp_path / "state").glob("tuner/running/*.json"))
+    assert not (tmp_path / "studies").exists()
+
+
 @pytest.mark.fleet
 def test_a_generator_with_several_cores_is_sized_on_its_host(tmp_path: Path) -> None:
     """Without a rate its capacity is measured first, in a lab that is gone before the study's."""

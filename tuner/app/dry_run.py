@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
 from tuner.app import turn
 from tuner.app.announce import rows
+from tuner.app.asked import answers
 from tuner.app.caller import Caller
 from tuner.app.preflight import Preflight, Searching, preflight
 from tuner.app.printing import print_json
 from tuner.definition.study import StudyDefinition
 from tuner.errors import DefinitionError, HostError
-from tuner.hosts.deployer import InstanceSpec
-from tuner.own.server import InPlaceServer
+from tuner.hosts.host_locks import HostLocks
 from tuner.paths import STUDIES
-from tuner.servers.ground import TargetGround
-from tuner.servers.moment import MOST_TRIED, TriedRequest, tried_out
+from tuner.servers.moment import TriedRequest
 from tuner.space.configuration import Configuration
-from tuner.space.kernel import server_part
 from tuner.stats.words import counted
 from tuner.words.terminal import fitted, output_width
 
 _FLAG = "--dry-run"
-_ELSEWHERE = "no request is sent: another host serves"
+_NOT_ASKED = "the service runs another configuration"
 _TITLE = 11
 """Columns of a row's title."""
 
@@ -51,7 +49,7 @@ class Tried:
     """Name of the configuration: ``stock``."""
     digest: str
     answers: tuple[TriedRequest, ...]
-    """Empty if no request was sent."""
+    """Empty if no request was sent, because a service in place runs another configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +127,6 @@ class Rehearsal:
             yield f"{title:<10} {text}"
         for each in self.tried:
             yield from self._answers(each)
-        if not any(each.answers for each in self.tried):
-            yield f"{'requests':<10} {_ELSEWHERE}"
 
     def _rows(self) -> dict[str, str]:
         found, made = self.found, dict[str, str]()
@@ -160,14 +156,16 @@ class Rehearsal:
 
     def _answers(self, each: Tried) -> Iterator[str]:
         if not each.answers:
+            yield f"{'requests':<10} none sent to {each.name} ({each.digest}): {_NOT_ASKED}"
             return
         sent = f"{'requests':<10} one of each kind, sent to {each.name} ({each.digest})"
-        left = len(self.found.workload.requests) - MOST_TRIED
+        left = len(self.found.workload.requests) - len(each.answers)
         yield sent + (f", without the {left} rarest kinds" if left > 0 else "")
         for one in each.answers:
             request = one.request
             status = "-" if one.status is None else str(one.status)
-            words = [f"{self._share(one):>7.1%}  {status}  {one.size_bytes:>9,} B"]
+            size = "" if one.size_bytes is None else f"{one.size_bytes:,} B"
+            words = [f"{self._share(one):>7.1%}  {status:>3}  {size:>11}"]
             words.append(f"{request.method} {request.path}")
             place = self._place(one)
             words += [place] if place else []
@@ -209,7 +207,7 @@ def prepared(
 ) -> Preflight:
     """Return the preflight of a study that is not started.
 
-    Takes this machine's cores until the caller ends, because servers run for a moment.
+    Takes the cores until the caller ends, because servers run for a moment.
 
     Args:
         definition: definition of the study.
@@ -219,19 +217,21 @@ def prepared(
     Raises:
         DefinitionError, HostError: as the preflight of the study.
     """
-    take_cores(definition.inventory, caller)
-    return preflight(definition, watch=False, searching=searching)
+    locks = take_cores(definition.inventory, caller)
+    return preflight(definition, turn=locks, watch=False, searching=searching)
 
 
-def take_cores(inventory: str | None, caller: Caller) -> None:
-    """Take this machine's cores until the caller ends; of other hosts none are needed.
+def take_cores(inventory: str | None, caller: Caller) -> HostLocks | None:
+    """Take this machine's cores until the caller ends, or return the locks for other hosts' cores.
 
     Raises:
         HostError: a study measures on them.
     """
-    if inventory is None:
-        for done in turn.look_here(caller):
-            caller.progress.note(done)
+    if inventory is not None:
+        return turn.look_there(caller)
+    for done in turn.look_here(caller):
+        caller.progress.note(done)
+    return None
 
 
 def rehearse(
@@ -253,10 +253,10 @@ def rehearse(
 
     Raises:
         HostError: a server does not start.
+        InstrumentError: the generator failed.
     """
-    tried = tuple(
-        Tried(name, each.digest, _answers(found, each)) for name, each in configurations.items()
-    )
+    answered = answers(found, configurations)
+    tried = tuple(Tried(name, each.digest, answered[name]) for name, each in configurations.items())
     return Rehearsal(what, found, tried, searches, added)
 
 
@@ -289,15 +289,3 @@ def show(rehearsals: Sequence[Rehearsal], *, as_json: bool, dry: bool = True) ->
             click.echo("dry run: no study was started, and nothing was written")
     for each in rehearsals:
         each.check()
-
-
-def _answers(found: Preflight, configuration: Configuration) -> tuple[TriedRequest, ...]:
-    if found.definition.inventory or isinstance(found.own, InPlaceServer):
-        return ()
-    own_part = server_part(configuration)
-
-    def make(ground: TargetGround, port: int) -> InstanceSpec:
-        ground = replace(ground, cpus=found.cores.server)
-        return found.adapter.instance("server", own_part, found.space, ground, port)
-
-    return tried_out(make, found.server, found.workload, found.backend)

@@ -130,6 +130,18 @@ class TargetService:
             raise HostError(f"{target.name}: {error}") from error
 
     @contextlib.contextmanager
+    def unchanged(self, socket: Socket) -> Iterator[str]:
+        """Yield the address and port of the service, and close the connections at the end.
+
+        Args:
+            socket: socket of the service.
+        """
+        try:
+            yield f"{socket.address or self._inventory.target.address}:{socket.port}"
+        finally:
+            self._connections.close()
+
+    @contextlib.contextmanager
     def lent(
         self, folder: Path, server: str, socket: Socket, lease_s: float
     ) -> Iterator[LentService]:

@@ -193,7 +193,7 @@ def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = No
 
     def on(cpus: tuple[int, ...]) -> list[Preflight]:
         chosen = {"generator_cpus": cpu_ranges(cpus)} if cpus else {}
-        return [*_look_at(entries, base, {**options, **chosen}, name, turn).values()]
+        return [*_look_at(entries, base, {**options, **chosen}, name, turn, watch=True).values()]
 
     looks, reasons = (on(()), ()) if resume else sized(on, folder, progress)
     for words in reasons:
@@ -294,9 +294,9 @@ def rehearsed_match(what: str, match: Match, caller: Caller) -> list[dry_run.Reh
     base = load_study(match.study_file or BASE_STUDY, first)
     match, entries = with_program(match, base)
     _limit(match.limit or base.slo or DEFAULT_LIMIT)
-    dry_run.take_cores(base.inventory, caller)
+    turn = dry_run.take_cores(base.inventory, caller)
     name = _name(entries, base, match.options)
-    found = _look_at(entries, base, {**match.options, "seed": base.seed}, name, None)
+    found = _look_at(entries, base, {**match.options, "seed": base.seed}, name, turn, watch=False)
     rules = shipped_rules()
     added = {"time": f"{duration(base.time_s)} for all; results in {STUDIES / name}/"}
     plans = []
@@ -364,8 +364,10 @@ def _look_at(
     options: Mapping[str, object],
     name: str,
     turn: HostLocks | None,
+    *,
+    watch: bool,
 ) -> dict[str, Preflight]:
-    """Return the preflights of all arms by server and program; without a turn nothing starts."""
+    """Return the preflights of all arms by server and program."""
     workload = load_workload(base.workload)
     if base.connections is not None:
         workload = replace(workload, connections=base.connections)
@@ -383,7 +385,7 @@ def _look_at(
             common,
             space=None,
             name=name,
-            watch=place == 0 and turn is not None,
+            watch=watch and place == 0,
             program=entry.program,
             turn=turn,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +46,18 @@ from tuner.store.store import Header, Store, sqlite_url
 from tuner.workload.site import generate
 
 
+@dataclass(frozen=True, slots=True)
+class ReadyLab:
+    """A lab in which instances can be started."""
+
+    found: Preflight
+    """The preflight, whose workload trusts the lab's certificate."""
+    lab: Lab
+    ground: TargetGround
+    backend_pids: tuple[int, ...]
+    """Processes of the backends."""
+
+
 @contextlib.contextmanager
 def open_bench(
     found: Preflight,
@@ -67,6 +79,28 @@ def open_bench(
             bench = _bench(found, lent, lent.ground(found.server.binary), progress, store)
             yield replace(bench, exclusive=True), _spec(found)
         return
+    with ready_lab(found, folder, others) as ready:
+        # Not in create_store, because a study may have been killed in between.
+        for configuration in (found.baseline, *found.others):
+            store.add_configuration(describe(found, configuration))
+        bench = _bench(ready.found, ready.lab, ready.ground, progress, store, others=others)
+        yield replace(bench, backend_pids=ready.backend_pids), _spec(ready.found)
+
+
+@contextlib.contextmanager
+def ready_lab(
+    found: Preflight, folder: Path, others: Sequence[Preflight] = ()
+) -> Iterator[ReadyLab]:
+    """Yield a lab with the site and the backends of its workloads, and remove it at the end.
+
+    Args:
+        found: preflight of the study.
+        folder: folder of the study.
+        others: preflights of further servers in the same lab.
+
+    Raises:
+        HostError: a backend does not start.
+    """
     loan = kernel_loan(found.definition) if found.kernel else None
     with found.premises.lab(folder, loan) as lab, temporaries_in(lab.work):
         ground = TargetGround(
@@ -84,13 +118,31 @@ def open_bench(
         for each in (*others, found):
             site |= generate(each.workload)
         lab.deployer.publish(site)
-        ground, backend = _with_backend(found, others, lab, ground)
+        ground, backend_pids = _with_backend(found, others, lab, ground)
         found, ground = _with_certificate(found, ground, lab.work)
-        # Not in create_store, because a study may have been killed in between.
-        for configuration in (found.baseline, *found.others):
-            store.add_configuration(describe(found, configuration))
-        bench = _bench(found, lab, ground, progress, store, others=others)
-        yield replace(bench, backend_pids=backend), _spec(found)
+        yield ReadyLab(found, lab, ground, backend_pids)
+
+
+def instance_of(
+    known: Preflight, ground: TargetGround, folder: str, configuration: Configuration, port: int
+) -> InstanceSpec:
+    """Return the instance of a configuration.
+
+    Args:
+        known: preflight of its server.
+        ground: layout of the host, with the program that its account can run.
+        folder: name of its folder.
+        configuration: the configuration.
+        port: port of the instance.
+    """
+    # A file server has no upstreams, even if other servers have backends.
+    ground = ground if known.workload.backend else replace(ground, upstreams=())
+    own_part = server_part(configuration)
+    return replace(
+        known.adapter.instance(folder, own_part, known.space, ground, port),
+        kernel=settings_of(configuration, known.kernel),
+        open_files=open_files(configuration),
+    )
 
 
 def create_store(
@@ -239,16 +291,8 @@ def _bench(
     def make_of(
         known: Preflight, folder: str, configuration: Configuration, port: int
     ) -> InstanceSpec:
-        # A file server has no upstreams, even if other servers have backends.
-        upstreams = ground.upstreams if known.workload.backend else ()
-        program = programs[known.server.binary]
-        own_ground = replace(ground, binary=program, upstreams=upstreams)
-        own_part = server_part(configuration)
-        return replace(
-            known.adapter.instance(folder, own_part, known.space, own_ground, port),
-            kernel=settings_of(configuration, known.kernel),
-            open_files=open_files(configuration),
-        )
+        at = replace(ground, binary=programs[known.server.binary])
+        return instance_of(known, at, folder, configuration, port)
 
     return Bench(
         deployer=lab.deployer,

@@ -46,6 +46,11 @@ def look_here(caller: Caller) -> list[str]:
     return sweep(Need(Path(), cpus), restore_stray)
 
 
+def look_there(caller: Caller) -> HostLocks:
+    """Return locks for a check on other hosts, which the caller holds until its end."""
+    return _locks(Path(), caller)
+
+
 def _locks(folder: Path, caller: Caller) -> HostLocks:
     made = HostLocks(folder, wait=caller.wait, say=caller.progress.note)
     caller.locks.callback(made.end)

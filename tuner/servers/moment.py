@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tuner.errors import HostError
@@ -42,6 +43,8 @@ _LONGEST_REASON = 200
 
 MakeSpec = Callable[[TargetGround, int], InstanceSpec]
 """Returns the instance of a configuration on a ground and a port."""
+Ask = Callable[[Request, int], "TriedRequest"]
+"""Sends a request to a port of this machine and returns the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,12 @@ class TriedRequest:
     request: Request
     status: int | None
     """None without an answer."""
-    size_bytes: int = 0
-    """Size of the body as sent."""
+    size_bytes: int | None = None
+    """Size of the body as sent; None if unknown."""
     sha256: str = ""
-    """Hash of the body, hexadecimal."""
+    """Hash of the body, hexadecimal; empty if unknown."""
+    wrong: str = ""
+    """Another difference from the expected answer, in words; empty if none is known."""
     reason: str = ""
     """Last line of the error log, or the reason for a missing answer; empty without one."""
 
@@ -66,15 +71,19 @@ class TriedRequest:
             return "no answer"
         if asked.expect_status not in (None, self.status):
             return f"{asked.expect_status} was expected"
-        if asked.expect_length not in (None, self.size_bytes):
+        if self.size_bytes is not None and asked.expect_length not in (None, self.size_bytes):
             return f"{asked.expect_length:,} B were expected"
-        if (asked.expect_sha256 or self.sha256).lower() != self.sha256:
+        if self.sha256 and (asked.expect_sha256 or self.sha256).lower() != self.sha256:
             return "other content was expected"
-        return ""
+        return self.wrong
 
 
 def tried_out(
-    make: MakeSpec, server: ServerFacts, workload: Workload, behind: ServerFacts | None
+    make: MakeSpec,
+    server: ServerFacts,
+    workload: Workload,
+    behind: ServerFacts | None,
+    ask_over: Ask | None = None,
 ) -> tuple[TriedRequest, ...]:
     """Return the answers to one request of each kind, the most frequent first.
 
@@ -85,11 +94,12 @@ def tried_out(
         server: facts of this machine's server.
         workload: the requests.
         behind: server of the lab's backend; None without one.
+        ask_over: sender of the requests; None for HTTP/1.1.
 
     Raises:
         HostError: the server or its backend does not start.
     """
-    asked = sorted(workload.requests, key=lambda one: -one.weight)[:MOST_TRIED]
+    asked = most_frequent(workload)
     with temporary("probe") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
@@ -117,7 +127,14 @@ def tried_out(
         spec = make(ground, port)
         _start(stack, spec)
         tls = workload.wire.tls is not None
-        return tuple(_answered(one, spec, port, workload.timeout_s, tls=tls) for one in asked)
+        send = ask_over or partial(_asked, patience_s=workload.timeout_s, tls=tls)
+        found = (send(one, port) for one in asked)
+        return tuple(with_reason(one, lambda: _last_line(Path(spec.error_log))) for one in found)
+
+
+def most_frequent(workload: Workload) -> list[Request]:
+    """Return the requests to try, the most frequent first."""
+    return sorted(workload.requests, key=lambda one: -one.weight)[:MOST_TRIED]
 
 
 def _start(stack: contextlib.ExitStack, spec: InstanceSpec) -> None:
@@ -132,15 +149,19 @@ def _start(stack: contextlib.ExitStack, spec: InstanceSpec) -> None:
         raise HostError(f"the {spec.instance} does not start: {error}") from None
 
 
-def _answered(
-    request: Request, spec: InstanceSpec, port: int, patience_s: float, *, tls: bool
-) -> TriedRequest:
-    """Return the answer to a request, with the reason for a wrong or a missing one."""
+def with_reason(found: TriedRequest, last_line: Callable[[], str]) -> TriedRequest:
+    """Return an answer with the last line of the error log, if it is wrong without a reason."""
+    if not found.difference or found.reason:
+        return found
+    return replace(found, reason=last_line()[:_LONGEST_REASON])
+
+
+def _asked(request: Request, port: int, *, patience_s: float, tls: bool) -> TriedRequest:
+    """Return the answer to a request; a missing answer has its reason."""
     try:
-        found = ask(request, port, patience_s, tls=tls)
+        return ask(request, port, patience_s, tls=tls)
     except FAILURES as error:
         return TriedRequest(request, None, reason=str(error))
-    return replace(found, reason=_last_line(Path(spec.error_log))) if found.difference else found
 
 
 def ask(request: Request, port: int, patience_s: float, *, tls: bool) -> TriedRequest:
@@ -182,7 +203,7 @@ def _last_line(log: Path) -> str:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return ""
-    return lines[-1][:_LONGEST_REASON] if lines else ""
+    return lines[-1] if lines else ""
 
 
 @contextlib.contextmanager
