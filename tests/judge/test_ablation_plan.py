@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tuner.goals.goals import parse_goals
-from tuner.judge.ablation_plan import AblationPlan, command_s, least_plan, plan_ablation
+from tuner.judge.ablation_plan import (
+    AblationPlan,
+    command_s,
+    least_plan,
+    plan_ablation,
+    reserved_s,
+)
 from tuner.judge.plan import plan_blocks
 from tuner.stats.margin import Margin
 from tuner.testing.sample_record import sample_record
@@ -32,6 +38,13 @@ def test_an_ablation_that_fits_keeps_to_its_time(changes: int, noise: float) -> 
 def test_without_enough_time_the_plan_is_the_shortest() -> None:
     """Fewer blocks could decide nothing."""
     assert plan_ablation(least(7), 10.0, 0.1, Margin(0.03)) == least(7)
+
+
+def test_a_long_study_keeps_time_for_an_ablation() -> None:
+    """At most a quarter of its time, and nothing if that is too short for six changes."""
+    needed_s = 1.1 * least(6).total_s
+    assert reserved_s(CONFIRM, 4.01 * needed_s) == pytest.approx(needed_s)
+    assert reserved_s(CONFIRM, 3.99 * needed_s) == 0
 
 
 def test_the_time_of_the_command_grows_with_the_changes() -> None:

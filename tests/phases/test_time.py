@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from tests.phases.rig import STOCK, Rig, blocks, rig
+from tuner.judge.ablation_plan import reserved_s
 from tuner.judge.forecast import forecast
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import announce_times, calibrate, confirm
 from tuner.testing.lab import Faults
+from tuner.words.terminal import duration
 
 ANNOUNCED = re.compile(
     r"the whole study takes (?:at most )?about (?P<whole>.*);"
@@ -112,6 +114,20 @@ def test_a_study_without_a_search_announces_none() -> None:
     announce_times(ready, made.spec)
     (announced,) = announcements(made)
     assert "search" not in announced["of"]
+
+
+@pytest.mark.parametrize("ablate", [True, False])
+def test_a_long_study_keeps_time_for_an_ablation(ablate: bool) -> None:
+    """Its search is shorter by that time; with ``--ablate off`` the search has all of it."""
+    made = rig(objective="throughput", time_s=3_600.0, ablate=ablate)
+    ready = calibrate(made.bench(), made.spec)
+    announce_times(ready, made.spec)
+    (announced,) = announcements(made)
+    assert seconds(announced["whole"]) == pytest.approx(3_600, abs=60)
+    kept_s = reserved_s(ready.plan.confirm, 3_600.0)
+    assert kept_s > 60
+    kept = f"ablation of a winner {duration(kept_s)}"
+    assert announced["of"].endswith(kept) == ablate
 
 
 def test_an_ablation_is_not_cut_by_the_time_of_its_study() -> None:

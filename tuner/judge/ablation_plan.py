@@ -22,6 +22,12 @@ _CONTRASTS_SHARE = 0.65
 _LEAST_ROUNDS = 4
 _CHECK_ARMS = 3
 """Instances of a check: the baseline, the tuned configuration, the smaller difference."""
+RESERVE = 0.1
+"""Time for repeated blocks of an ablation within a study, as a share of its planned time."""
+_USUAL_CHANGES = 6
+"""Number of changes for which a study keeps time before it knows its winner."""
+_LARGEST_SHARE = 1 / 4
+"""Most of a study's time that it keeps for an ablation."""
 _USUAL_TIME_S = 600.0
 """Time of `tuner ablate` without --time."""
 _LONGEST_S = 30 * 86_400.0
@@ -64,6 +70,18 @@ def least_plan(confirm: BlockPlan, changes: int, arms: int) -> AblationPlan:
     """
     contrasts = replace(confirm, rounds=min(confirm.rounds, _LEAST_ROUNDS))
     return AblationPlan(blocks_at_least(changes, LEVEL), contrasts, arms, confirm)
+
+
+def reserved_s(confirm: BlockPlan, time_s: float) -> float:
+    """Return the time that a study keeps for the ablation of its winner; 0 if it is too short.
+
+    Args:
+        confirm: block of the confirmation.
+        time_s: time of the study.
+    """
+    least = least_plan(confirm, _USUAL_CHANGES, 2 + 2 * _USUAL_CHANGES)
+    needed_s = (1 + RESERVE) * least.total_s
+    return needed_s if needed_s <= _LARGEST_SHARE * time_s else 0.0
 
 
 def plan_ablation(

@@ -39,11 +39,14 @@ class Times:
     """Time of its blocks, and of the further starts that a gain needs."""
     points_s: float
     """Time of the other load points; 0 where they are left out."""
+    ablation_s: float = 0.0
+    """Time that is kept for the ablation of a winner; 0 without one."""
 
     @property
     def total_s(self) -> float:
         """Return the time of the whole study."""
-        return self.calibration_s + self.search_s + self.confirm_s + self.points_s
+        judged_s = self.confirm_s + self.points_s + self.ablation_s
+        return self.calibration_s + self.search_s + judged_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,12 @@ class Question:
         )
 
     def times(
-        self, plan: StudyPlan, time_s: float, blocks: int, spent_s: float | None = None
+        self,
+        plan: StudyPlan,
+        time_s: float,
+        blocks: int,
+        spent_s: float | None = None,
+        ablation_s: float = 0.0,
     ) -> Times:
         """Return what each phase takes.
 
@@ -87,14 +95,16 @@ class Question:
             time_s: length of the study; it may take longer.
             blocks: of the confirmation.
             spent_s: what calibration took; by default what it is expected to take.
+            ablation_s: time that is kept for an ablation.
         """
         calibration_s = plan.calibration_s if spent_s is None else spent_s
         search_s = 0.0
         if self.search:
-            most_s = Budget(time_s).search_s(calibration_s, plan, blocks, self.design)
+            budget = Budget(time_s - ablation_s)
+            most_s = budget.search_s(calibration_s, plan, blocks, self.design)
             search_s = plan.whole_blocks_s(most_s)
         confirm_s = plan.blocks_s(blocks, self.design)
-        return Times(calibration_s, search_s, confirm_s, plan.points_s)
+        return Times(calibration_s, search_s, confirm_s, plan.points_s, ablation_s)
 
     def least_s(self, plan: StudyPlan) -> float:
         """Return the least time to a verdict: one block of the search, the fewest that confirm."""

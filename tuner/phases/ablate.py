@@ -17,7 +17,7 @@ from tuner.judge.ablation import (
     evaluate,
     names_to_keep,
 )
-from tuner.judge.ablation_plan import AblationPlan, least_plan, plan_ablation
+from tuner.judge.ablation_plan import RESERVE, AblationPlan, least_plan, plan_ablation
 from tuner.judge.confirmation import named
 from tuner.judge.plan import BlockPlan
 from tuner.judge.results import evaluate as evaluate_study
@@ -32,9 +32,6 @@ from tuner.space.space import Space
 from tuner.stats.power import LEVEL, PooledSigma
 from tuner.stats.words import counted
 from tuner.words.terminal import duration
-
-_RESERVE = 0.1
-"""Time for repeated blocks of an ablation within a study, as a share of its planned time."""
 
 
 def run_study_and_ablation(bench: Bench, spec: StudySpec) -> None:
@@ -75,11 +72,11 @@ def _ablate_until(ready: Calibrated, space: Space, end_unix_s: float) -> None:
         # The verdict itself is about a single change.
         return
     left_s = max(0.0, end_unix_s - bench.clock())
-    least_s, usable_s = _least(ready, found).total_s, left_s / (1 + _RESERVE)
+    least_s, usable_s = _least(ready, found).total_s, left_s / (1 + RESERVE)
     changes = counted(len(found), "change")
     if record.ablation is None and least_s > usable_s:
         bench.progress.note(
-            f"an ablation of the {changes} takes {duration((1 + _RESERVE) * least_s)} or more, and"
+            f"an ablation of the {changes} takes {duration((1 + RESERVE) * least_s)} or more, and"
             f" {duration(left_s)} are left"
         )
         return

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.errors import HostError
+from tuner.judge.ablation_plan import reserved_s
 from tuner.judge.confirmation import tally_of
 from tuner.judge.forecast import Question, Times, claim_words
 from tuner.judge.load_point import Capacity, StudyLoad, load_point, lower
@@ -59,7 +60,7 @@ class StudySpec:
     economise: bool = True
     """True to shorten the plan so that it fits into the time."""
     ablate: bool = False
-    """True to ablate a winner in what is left of the time (``tuner.phases.ablate``)."""
+    """True to ablate a winner within the study's time, if it fits (``tuner.phases.ablate``)."""
     sampler: SamplerChoice | None = None
     """Sampler that makes the search's proposals; None for tuner's own search."""
 
@@ -110,12 +111,13 @@ def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ..
     """Search, on one or several hosts; return the digests to confirm."""
     bench = ready.bench
     spent_s = sum(b.took_s for b in record.blocks if b.phase != "search")
+    budget = Budget(spec.time_s - _ablation_s(record, ready.plan, spec))
     search = SearchSpec(
         space=spec.space,
         allow=spec.allow,
         baseline=bench.baseline,
         known_good=spec.known_good,
-        time_s=Budget(spec.time_s).search_s(spent_s, ready.plan, ready.confirm_blocks, spec.design),
+        time_s=budget.search_s(spent_s, ready.plan, ready.confirm_blocks, spec.design),
         trials=spec.trials,
         finalists=max(3, spec.design.finalists),
         sampler=spec.sampler,
@@ -138,9 +140,11 @@ def announce_times(ready: Calibrated, spec: StudySpec) -> None:
         "search": left.search_s,
         "confirmation": left.confirm_s,
         "other load points": left.points_s,
+        "ablation of a winner": left.ablation_s,
     }
     parts = ", ".join(f"{name} {duration(took_s)}" for name, took_s in phases.items() if took_s)
-    most = "at most " * (spec.design.sequential or spec.trials is not None)
+    ends_early = spec.design.sequential or spec.trials is not None or left.ablation_s > 0
+    most = "at most " * ends_early
     bench.progress.note(
         f"the whole study takes {most}about {duration(spent_s(record) + left.total_s)};"
         f" {duration(left.total_s)} are left" + (f": {parts}" if parts else "")
@@ -163,11 +167,13 @@ def _times_left(record: Record, whole: Times, ready: Calibrated) -> Times:
     is_searched = record.protocol is not None or bool(record.chosen)
     done = sum(b.phase == "confirm" and b.state == "complete" for b in record.blocks)
     seen = sum(b.phase == "load-points" for b in record.blocks)
+    ablated_s = sum(b.took_s for b in record.blocks if b.phase in ("ablate", "minimal"))
     return Times(
         calibration_s=0.0,
         search_s=0.0 if is_searched else max(0.0, whole.search_s - searched_s),
         confirm_s=whole.confirm_s * max(0, ready.confirm_blocks - done) / ready.confirm_blocks,
         points_s=whole.points_s * max(0, ready.plan.points - seen) / max(1, ready.plan.points),
+        ablation_s=max(0.0, whole.ablation_s - ablated_s),
     )
 
 
@@ -344,7 +350,16 @@ def _whole(
     record = bench.store.record()
     before_s = sum(b.took_s for b in record.blocks if b.phase in ("capacity", "aa"))
     question = _question(bench, found.rate_per_s, spec, sampling_of(found, bench))
-    return question.times(plan, spec.time_s, blocks, before_s)
+    return question.times(
+        plan, spec.time_s, blocks, before_s, ablation_s=_ablation_s(record, plan, spec)
+    )
+
+
+def _ablation_s(record: Record, plan: StudyPlan, spec: StudySpec) -> float:
+    """Return the time that the study keeps for an ablation; 0 without one."""
+    if record.hosts or not (spec.ablate and spec.search):
+        return 0.0
+    return reserved_s(plan.confirm, spec.time_s)
 
 
 def _planned(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> StudyPlan:
