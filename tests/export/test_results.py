@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.services import ablated_study
+from tuner.export.configuration import archived, choose
 from tuner.export.results import write_results
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
@@ -41,5 +43,18 @@ def test_configurations_and_record_are_kept(kept: Path) -> None:
         "configuration.yaml",
         "nginx.yml",
     }
+    assert not (kept / "best").exists()
     assert evaluate(read_record(kept / "record.json.gz")).sentence.startswith("Better: ")
     assert sum(path.stat().st_size for path in kept.rglob("*") if path.is_file()) < 2_000_000
+
+
+def test_what_an_ablation_recommends_is_kept_too() -> None:
+    """The claim is about the tuned configuration; the smaller one is the one to use."""
+    study = ablated_study()
+    assert set(archived(study)) == {"tuned", "best"}
+    found = {}
+    for folder, candidate in archived(study).items():
+        chosen = choose(study, candidate=candidate)
+        assert chosen is not None
+        found[folder] = chosen.digest
+    assert found == {"tuned": study.candidate, "best": study.recommended}

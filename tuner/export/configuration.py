@@ -69,6 +69,18 @@ def choose(
     return study.record.configurations.get(digest)
 
 
+def archived(study: StudyResult) -> dict[str, bool]:
+    """Return the folders of an archive's configurations, each with ``candidate`` of `choose`.
+
+    The tuned configuration is the one of the claim. What an ablation recommends instead has a
+    folder of its own, called as in the folder of the study.
+    """
+    if study.candidate is None:
+        return {"baseline": False}
+    smaller = study.has_recommendation and study.recommended != study.candidate
+    return {"tuned": True, **({"best": False} if smaller else {})}
+
+
 def comment(lines: Sequence[str]) -> str:
     """Return lines as comments in the style of most configuration languages."""
     return "".join(f"{comment_line(line)}\n" for line in lines)

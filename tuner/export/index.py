@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from tuner.export.configuration import archived
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
@@ -89,5 +90,6 @@ def _configurations(records: Sequence[Record], name: str) -> list[str]:
     """Return links to the folders of configurations."""
     if records[0].contest is not None:
         return [f"[configurations]({quote(name)}/configurations)"]
-    folder = "tuned" if records[0].protocol is not None else "baseline"
-    return [f"[configuration]({quote(name)}/{folder})"]
+    titles = {"best": "recommended configuration"}
+    folders = archived(evaluate(records[0]))
+    return [f"[{titles.get(each, 'configuration')}]({quote(name)}/{each})" for each in folders]

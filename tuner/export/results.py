@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tuner.export.ansible import variables
-from tuner.export.configuration import export_files
+from tuner.export.configuration import archived, export_files
 from tuner.export.run import run_files, safe
 from tuner.judge.results import StudyResult
 from tuner.paths import inside, write_files
@@ -56,14 +56,16 @@ def write_results(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
 
 
 def _configurations(studies: Sequence[StudyResult]) -> dict[str, str | bytes]:
-    """Return the configurations by path: of all arms, or the recommended one."""
+    """Return the configurations by path: of all arms, or the tuned and the recommended one."""
     contests = [study.contest for study in studies if study.contest is not None]
     if contests:
         return {f"configurations/{name}": text for name, text in run_files(contests).items()}
     (study,) = studies
-    candidate = study.candidate is not None
-    files = export_files(study, candidate=candidate) | variables(study, candidate=candidate)
-    return {f"{'tuned' if candidate else 'baseline'}/{name}": files[name] for name in files}
+    made: dict[str, str | bytes] = {}
+    for folder, candidate in archived(study).items():
+        files = export_files(study, candidate=candidate) | variables(study, candidate=candidate)
+        made |= {f"{folder}/{name}": files[name] for name in files}
+    return made
 
 
 def _pictures(
