@@ -30,7 +30,7 @@ from tuner.own.server import OwnOptions
 from tuner.phases import contest
 from tuner.phases.block import Arm
 from tuner.record.contenders import Contender, server_keys, server_words
-from tuner.servers import nginx
+from tuner.servers import caddy, nginx
 from tuner.servers.program import named_program
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import SimulatedGenerator, SimulatedHost
@@ -300,6 +300,26 @@ def test_the_doctor_checks_and_measures_the_named_program(
     assert asked == [programs[1]]
     wrong = tuner("doctor", OPTION, "/nowhere/nginx")
     assert (wrong.code, "No such file" in wrong.err) == (2, True)
+
+
+def test_the_doctor_checks_the_named_server_alone(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing one is missing, although others are installed."""
+    for name in ("_self_test", "_generator", "_expected_noise"):
+        monkeypatch.setattr(doctor, name, list)
+
+    def absent() -> ServerFacts:
+        raise HostError("no caddy here")
+
+    monkeypatch.setattr(caddy, "detect", absent)
+    done = tuner("doctor", "--quick", "--json", "--server", "caddy")
+    assert done.code == 3
+    rows = {row["what"]: row for row in json.loads(done.out)}
+    assert (rows["caddy"]["state"], rows["caddy"]["text"]) == ("missing", "no caddy here")
+    assert "nginx" not in rows
+    wrong = tuner("doctor", "--server", "nope")
+    assert (wrong.code, "unknown server 'nope'" in wrong.err) == (2, True)
 
 
 def test_a_configuration_is_linted_for_the_named_program(

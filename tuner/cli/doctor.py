@@ -44,6 +44,7 @@ from tuner.paths import data_dir, loadgen_binary
 from tuner.reading.printable import printable, printable_lines
 from tuner.servers.catalog import SERVERS
 from tuner.servers.catalog import server as server_of
+from tuner.servers.server import Server
 from tuner.space.space import spaces
 from tuner.words.drawing import drawn
 from tuner.words.figures import cores as cores_in_words
@@ -79,7 +80,8 @@ Examples:
   tuner doctor --server-binary ./new/nginx
   tuner doctor --config /etc/nginx/nginx.conf
   tuner doctor --config Caddyfile --json
-  tuner doctor --config ./copy/nginx.conf --prefix /etc/nginx=./copy --sarif lint.sarif
+  tuner doctor --config ./copy/nginx.conf --prefix /etc/nginx=./copy
+  tuner doctor --config /etc/nginx/nginx.conf --sarif lint.sarif
 """
 
 
@@ -99,7 +101,8 @@ Examples:
 @click.option(
     "--server",
     metavar="NAME",
-    help="Server of the configuration or the program [guessed from the file's name, or nginx].",
+    help="Check this server alone, or name the server of --config or --server-binary [all servers;"
+    " guessed from the file; nginx].",
     shell_complete=complete.servers,
 )
 @options.program
@@ -130,8 +133,8 @@ def command(
     Measures identical instances of a server for some 20 seconds to estimate what a study of ten
     minutes could claim here now. Then tests the load generator against a responder whose answers
     are known, on the cores that a study would use (about 20 seconds; `tuner-loadgen self-test`
-    prints more). Exits with code 3 if a requirement is missing. With --server-binary, checks and
-    measures this program instead of the installed servers.
+    prints more). Exits with code 3 if a requirement is missing. With --server, checks and measures
+    this server alone; with --server-binary, this program instead of the installed servers.
 
     With --config, reads a configuration and its includes and checks them against this host. Prints
     the file and line of each mistake, the reason, and a remedy; starts nothing. Exits with code 1
@@ -144,16 +147,17 @@ def command(
     if prefix or env_file or sarif:
         raise DefinitionError("belongs to a configuration; name it: --config FILE", path="doctor")
     named = server_binary.detect(server_of(server or DEFAULT_SERVER), program) if program else None
+    adapters = {server: server_of(server)} if server else SERVERS
     rows, free = _free_cores(caller)
     checks: dict[str, MakeRows] = {
         "host": _host,
-        "servers": partial(_servers, named),
+        "servers": partial(_servers, adapters, named),
         "ansible": _ansible,
         "ports": _ports,
     }
     if free:
         checks["generator"] = _generator
-        checks["noise"] = _expected_noise if quick else partial(_measured_noise, named)
+        checks["noise"] = _expected_noise if quick else partial(_measured_noise, adapters, named)
     if free and not quick:
         checks["instrument"] = _self_test
     rows += [row for name, check in checks.items() for row in _safely(name, check)]
@@ -223,13 +227,13 @@ def _topology(topology: Topology, cores: CoreSplit) -> list[DoctorRow]:
     ]
 
 
-def _servers(named: ServerFacts | None) -> list[DoctorRow]:
+def _servers(adapters: Mapping[str, Server], named: ServerFacts | None) -> list[DoctorRow]:
     """Return the rows of the servers; the named program or one installed server is enough."""
     if named is not None:
         return [DoctorRow(named.name, _OK, f"{named.words} at {named.binary}")]
     found: list[DoctorRow] = []
     absent: list[DoctorRow] = []
-    for name, adapter in SERVERS.items():
+    for name, adapter in adapters.items():
         try:
             server = adapter.detect()
         except HostError as error:
@@ -276,9 +280,9 @@ def _expected_noise() -> list[DoctorRow]:
     ]
 
 
-def _measured_noise(named: ServerFacts | None) -> list[DoctorRow]:
+def _measured_noise(adapters: Mapping[str, Server], named: ServerFacts | None) -> list[DoctorRow]:
     """Return the noise rows measured with identical instances; without a server, from stalls."""
-    server = _static_server(named)
+    server = _static_server(adapters, named)
     if server is None:
         return _expected_noise()
     cores = watched_stalls(_native())
@@ -323,11 +327,11 @@ def _of_cores(cores: Iterable[CoreStalls]) -> list[DoctorRow]:
     return [DoctorRow("", _OK, f"core {core.cpu}: {core.words}") for core in cores]
 
 
-def _static_server(named: ServerFacts | None) -> str | None:
+def _static_server(adapters: Mapping[str, Server], named: ServerFacts | None) -> str | None:
     """Return the named or the first installed server that can serve the default study's files."""
     if named is not None:
         return named.name if f"{named.name}/static" in spaces() else None
-    for name, adapter in SERVERS.items():
+    for name, adapter in adapters.items():
         with contextlib.suppress(HostError):
             adapter.detect()
             if f"{name}/static" in spaces():
