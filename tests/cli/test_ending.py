@@ -195,7 +195,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("line", ["tuner --help", "tuner space schema", "tuner --version"])
+@pytest.mark.parametrize("line", ["tuner --help", "tuner schema space", "tuner --version"])
 @pytest.mark.parametrize(
     ("to", "reason"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")]
 )

@@ -114,7 +114,7 @@ def test_keys_of_files(tuner: Tuner, tmp_path: Path) -> None:
         assert allowed, said
         keys += [f"{kind}: {key}" for key in sorted(re.split(r",\s*", allowed[1].strip()))]
     surfaces.check("files", keys)
-    surfaces.check("space-file", surfaces.schema_keys(json.loads(tuner("space", "schema").out)))
+    surfaces.check("space-file", surfaces.schema_keys(json.loads(tuner("schema", "space").out)))
 
 
 def answer(tuner: Tuner, *arguments: str, code: int = 0) -> Any:

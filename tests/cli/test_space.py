@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 from tests.hosts.nginxes import NGINX, needs_nginx
 from tuner.cli.space import command
 from tuner.errors import DefinitionError
-from tuner.paths import data_dir
 
 pytestmark = needs_nginx if NGINX else [pytest.mark.skip(reason="no nginx on this machine")]
 
@@ -148,9 +147,3 @@ def test_a_mistake_is_answered_at_its_line(mine: Path) -> None:
     mine.write_text(MINE.replace("[1, 4]", "[4, 1]"), encoding="utf-8")
     with pytest.raises(DefinitionError, match=r"mine.yaml:5: range: the range is empty here"):
         raise run("check", str(mine)).exception or AssertionError
-
-
-def test_the_schema_is_printed_as_it_is_shipped() -> None:
-    """For an editor."""
-    shipped = (data_dir("spaces") / "space.schema.json").read_text(encoding="utf-8")
-    assert run("schema").output == shipped

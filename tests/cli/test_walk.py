@@ -46,7 +46,6 @@ LINES = {
     "space show": ("nginx/static",),
     "space check": ("nginx/static", "--samples", "0"),
     "space explain": ("sendfile", "--space", "nginx/static"),
-    "space schema": (),
     "schema": ("study",),
     "doctor": ("--quick",),
 }
@@ -56,7 +55,7 @@ PRINTERS = ("studies", "workload show", "workload check", "space show", "space e
 MUST_FAIL = {
     **dict.fromkeys(("read_only", "full_disk"), (*WRITERS, "init", "workload from-log")),
     "files_for_folders": WRITERS,
-    **dict.fromkeys(("closed_output", "full_output"), (*PRINTERS, "space schema", "schema")),
+    **dict.fromkeys(("closed_output", "full_output"), (*PRINTERS, "schema")),
 }
 """Commands that cannot do their work under a trouble, and so must say so."""
 

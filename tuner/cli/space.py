@@ -22,7 +22,7 @@ from tuner.hosts import local
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import DEFAULT_SERVER, SERVER_NAMES, ServerFacts
 from tuner.machine.placement import place
-from tuner.paths import data_dir, temporary
+from tuner.paths import temporary
 from tuner.reading.located import did_you_mean, read_yaml
 from tuner.render.reach import edges
 from tuner.servers.catalog import server as server_of
@@ -52,7 +52,7 @@ Examples:
   tuner space check my.yaml
   tuner space check nginx/proxy --workload proxy --samples 400
   tuner space explain sendfile_max_chunk
-  tuner space schema > space.schema.json
+  tuner schema space > space.schema.json
 """
 
 _EVERYTHING = ("http_ssl", "http_v2", "http_v3", "threads")
@@ -245,12 +245,6 @@ def check(name: str, *, samples: int, seed: int, as_json: bool, quiet: bool, **g
             f" {sum(map(bool, baselines.values()))} of {len(baselines)} baselines",
             path=name,
         )
-
-
-@command.command("schema")
-def schema() -> None:
-    """Print the JSON schema of space files, for completion in an editor."""
-    click.echo((data_dir("spaces") / "space.schema.json").read_text(encoding="utf-8"), nl=False)
 
 
 class _Judge:
