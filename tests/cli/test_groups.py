@@ -41,6 +41,16 @@ def test_every_grouped_name_is_an_option_of_some_command() -> None:
     assert {name for names in GROUPS.values() for name in names} <= known
 
 
+@pytest.mark.parametrize("name", ["", *cli.list_commands(CONTEXT)])
+def test_the_help_fits_into_80_columns(name: str) -> None:
+    """Examples too: a terminal would break them within a word."""
+    command = cli.get_command(CONTEXT, name) if name else cli
+    assert command is not None
+    context = click.Context(command, CONTEXT, info_name=name, terminal_width=80)
+    said = command.get_help(context)
+    assert [line for line in said.splitlines() if len(line) > 80] == []
+
+
 def test_services_come_last_in_the_list_of_commands() -> None:
     """Few users start a worker or a proxy."""
     assert list(cli.list_commands(CONTEXT))[-2:] == ["worker", "proxy"]

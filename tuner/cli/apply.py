@@ -28,7 +28,8 @@ _EPILOG = """
 \b
 Examples:
   tuner apply mine --inventory prod.yml --check
-  tuner apply mine --inventory prod.yml --canary 1 --watch 'p99<5ms' --probe http://{host}/
+  tuner apply mine --inventory prod.yml --canary 1 --watch 'p99<5ms' \\
+    --probe http://{host}/
   tuner apply mine --inventory prod.yml --yes
   tuner apply mine --inventory prod.yml --limit '!web3'
   tuner apply mine --inventory prod.yml --force-verdict equivalent

@@ -42,18 +42,20 @@ _EPILOG = """
 \b
 Examples:
   tuner optimize --server nginx --objective p99
-  tuner optimize --study studies/proxy.yaml --time 20m --name proxy-before-release
+  tuner optimize --study studies/proxy.yaml --time 20m --name before-release
   tuner compare before.yaml after.yaml --fail-if worse
   tuner ablate quickstart && tuner export quickstart
   tuner report quickstart
 
 \b
 Exit codes:
-  0   done                        3   host, server, generator, record or output failed
-  2   wrong option, file, value   4   the verdict matched --fail-if
-  1   doctor --config found something wrong
-  70  a bug in tuner; the message names a file with the details
-  130 interrupted; all measurements are kept, and the message names the command that resumes
+  0    done
+  1    doctor --config found something wrong
+  2    wrong option, file or value
+  3    host, server, generator, record or output failed
+  4    the verdict matched --fail-if
+  70   a bug in tuner; the message names a file with the details
+  130  interrupted; all measurements are kept; the message says how to resume
 """
 
 

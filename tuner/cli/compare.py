@@ -24,15 +24,16 @@ _EPILOG = """
 Examples:
   tuner compare stock hand
   tuner compare before.yaml after.yaml --fail-if worse
-  tuner compare stock hand --constraint 'memory <= 1.2x baseline' --fail-if violated
+  tuner compare stock hand --constraint 'errors <= 0.1%' --fail-if violated
   tuner compare stock hand --sequential
   tuner compare stock hand --resume
   tuner compare own hand --config /etc/nginx/nginx.conf
   tuner compare nginx caddy --workload https --time 10m
   tuner compare nginx haproxy caddy --workload proxy --time 20m
-  tuner compare nginx:stock nginx:stock --server-binary ./old/nginx --server-binary ./new/nginx
+  tuner compare nginx:stock nginx:stock \\
+    --server-binary ./old/nginx --server-binary ./new/nginx
   tuner compare nginx:hand caddy:stock --workload proxy --ladder
-  tuner compare distro studies/proxy/best/configuration.yaml --workload proxy --time 5m
+  tuner compare distro studies/proxy/best/configuration.yaml --time 5m
 """
 
 

@@ -29,7 +29,7 @@ _EPILOG = """
 \b
 Examples:
   tuner ladder nginx:stock nginx:hand
-  tuner ladder nginx:stock caddy:stock --workload https --limit 'p99<5ms' --time 5m
+  tuner ladder nginx:stock caddy:stock --limit 'p99<5ms' --time 5m
   tuner ladder nginx:stock nginx caddy --workload proxy --time 20m
 """
 

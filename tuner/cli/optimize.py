@@ -23,16 +23,18 @@ Examples:
   tuner optimize --server nginx --objective p99
   tuner optimize --objective capacity --slo 'p99<5ms'
   tuner optimize --objective cpu --constraint 'p99 <= 1.1x baseline'
-  tuner optimize --objective p99 --objective memory --choose 'memory <= 1.1x baseline'
+  tuner optimize --objective p99 --objective memory \\
+    --choose 'memory <= 1.1x baseline'
   tuner optimize --workload proxy --time 20m --name proxy
   tuner optimize --allow open_file_cache --allow access_log_buffer
   tuner optimize --config /etc/nginx/nginx.conf --server-name shop.example
-  tuner optimize --baseline studies/proxy/best/configuration.yaml --workload proxy
+  tuner optimize --study proxy --baseline studies/mine/best/configuration.yaml
   sudo tuner optimize --layer kernel --workload proxy --time 2h
   tuner optimize --sequential --finalists 3 --time 30m
   tuner optimize --baseline distro --baseline stock --baseline hand --time 30m
   tuner optimize --inventory hosts.yml --time 30m
-  tuner optimize --inventory hosts.yml --in-place restarts-my-service --workload shop.yaml
+  tuner optimize --inventory hosts.yml --in-place restarts-my-service \\
+    --workload shop.yaml
   tuner optimize --config /etc/nginx/nginx.conf --dry-run
   tuner optimize --sampler tpe
   tuner optimize --resume --name proxy

@@ -27,7 +27,8 @@ _EPILOG = """
 \b
 Examples:
   tuner workload from-log /var/log/nginx/access.log --output shop.yaml
-  tuner workload from-log access.log.2.gz access.log.1 --top 200 --instants shop.instants
+  tuner workload from-log access.log.2.gz access.log.1 \\
+    --top 200 --instants shop.instants
   tuner workload check shop.yaml
   tuner workload show shop.yaml
   tuner optimize --workload shop.yaml
