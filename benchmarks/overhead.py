@@ -1,8 +1,10 @@
-"""The overhead of the Python side: start time, memory, and time without measurement.
+"""The overhead of the Python side: start time, memory, scrapes, and time without measurement.
 
 Memory is that of a whole study on the simulated lab (tuner/testing), whose report is written too:
 the same code as in a real one, without Ansible, which is a process of its own and ends before any
-window. Shares of wall-clock are read from the record of a real study.
+window. The same study is asked for its metrics every 15 seconds of its own clock, as Prometheus
+would ask a study of ten minutes with ``--metrics``. Shares of wall-clock are read from the record
+of a real study.
 
     python -m benchmarks.overhead --study studies/quickstart
 """
@@ -33,8 +35,8 @@ _STATUS = "print(open('/proc/self/status').read())"
 
 
 def run(chosen: options.Options, study: Path | None) -> list[Finding]:
-    """Measure start and memory; shares of a recorded study, if one is given."""
-    found = [*_start(chosen.runs or STARTS), *_memory()]
+    """Measure start, memory and scrapes; shares of a recorded study, if one is given."""
+    found = [*_start(chosen.runs or STARTS), *_memory(), *_scrapes()]
     if study is not None:
         found += _shares(study)
     return found
@@ -78,11 +80,31 @@ def _memory() -> list[Finding]:
 
 def _peaks_mb(*arguments: str) -> list[float]:
     """Return the peak resident memory at each time that a Python process reports it."""
+    peaks = _printed(r"^VmHWM:\s+(\d+) kB$", *arguments)
+    return [int(peak) * 1024 / 1e6 for (peak,) in peaks]
+
+
+def _scrapes() -> list[Finding]:
+    """Return the processor time of a study with scrapes of its metrics, and of one scrape."""
+    pattern = r"^([\d.]+) s, ([\d.]+) s, (\d+) scrapes$"
+    ((took, scraping, count),) = _printed(pattern, "-m", "benchmarks.simulated_study", "--scraped")
+    took_s, scraping_s = float(took), float(scraping)
+    return [
+        Finding(
+            "metrics: processor time of a study scraped every 15 s / unscraped",
+            took_s / (took_s - scraping_s),
+        ),
+        Finding("metrics: processor time of a scrape", scraping_s / int(count), " s"),
+    ]
+
+
+def _printed(pattern: str, *arguments: str) -> list[tuple[str, ...]]:
+    """Return the groups of a pattern wherever the output of a Python process has it."""
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
-    peaks = re.findall(r"^VmHWM:\s+(\d+) kB$", done.stdout, re.MULTILINE)
-    if done.returncode != 0 or not peaks:
+    found = [each.groups() for each in re.finditer(pattern, done.stdout, re.MULTILINE)]
+    if done.returncode != 0 or not found:
         raise click.ClickException(f"{' '.join(arguments)} failed:\n{done.stderr or done.stdout}")
-    return [int(peak) * 1024 / 1e6 for peak in peaks]
+    return found
 
 
 def _shares(folder: Path) -> list[Finding]:
