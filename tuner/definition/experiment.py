@@ -22,7 +22,7 @@ from tuner.machine.facts import SERVER_NAMES
 from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import EXCLUDE, STALLS, Stalls
 from tuner.paths import data_dir
-from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.reading.located import Node, read_yaml
 from tuner.reading.shape import (
     AnyText,
     Decimal,
@@ -35,6 +35,7 @@ from tuner.reading.shape import (
     TimeSpan,
     Whole,
 )
+from tuner.reading.shipped import names_in, shipped_file
 from tuner.record.contenders import Published
 from tuner.workload.workload import Workload, load_workload
 
@@ -207,15 +208,7 @@ def _folder() -> Path:
 def _find(name_or_path: str) -> Path:
     if name_or_path.endswith((".yaml", ".yml")):
         return Path(name_or_path)
-    known = sorted(path.stem for path in _folder().glob("*.yaml"))
-    if name_or_path not in known:
-        raise DefinitionError(
-            f"there is no experiment {name_or_path!r}; shipped: {', '.join(known)}"
-            f"{did_you_mean(name_or_path, known)} (one of your own is named by a path that ends"
-            " with .yaml)",
-            path="NAME",
-        )
-    return _folder() / f"{name_or_path}.yaml"
+    return shipped_file(name_or_path, "experiment", names_in(_folder()), _folder(), "NAME")
 
 
 def _case(name: str, node: Node, folder: Path, servers: tuple[str, ...]) -> Case:

@@ -24,6 +24,7 @@ from tuner.measurement.instrument import Load
 from tuner.measurement.stalls import EXCLUDE, Stalls
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.reading.shipped import names_in, shipped_file
 from tuner.space.parameter import BASELINES, OWN
 from tuner.space.space import spaces
 from tuner.stats.margin import DEFAULT_MARGIN, Margin
@@ -262,17 +263,10 @@ def load_study(
 
 
 def _find(name_or_path: str) -> Path:
-    if name_or_path.endswith((".yaml", ".yml")):
+    if _is_file(name_or_path):
         return Path(name_or_path)
-    known = sorted(file.stem for file in data_dir("studies").glob("*.yaml"))
-    if name_or_path not in known:
-        raise DefinitionError(
-            f"there is no study {quoted(name_or_path)}; built in: {', '.join(known)}"
-            f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
-            "that ends with .yaml)",
-            path="--study",
-        )
-    return data_dir("studies") / f"{name_or_path}.yaml"
+    folder = data_dir("studies")
+    return shipped_file(name_or_path, "study", names_in(folder), folder, "--study")
 
 
 def _is_file(text: str) -> bool:

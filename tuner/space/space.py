@@ -12,6 +12,7 @@ from tuner.errors import DefinitionError, quoted
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
 from tuner.reading.printable import comment_line
+from tuner.reading.shipped import shipped_file
 from tuner.space.configuration import Configuration, Value
 from tuner.space.configuration_keys import BASELINE, CONFIGURATION
 from tuner.space.facts import SpaceFacts
@@ -393,15 +394,10 @@ _KERNELS = ("kernel/net",)
 def _find(name_or_path: str) -> Path:
     if name_or_path.endswith((".yaml", ".yml")):
         return Path(name_or_path)
-    known = spaces()
-    if name_or_path not in (*known, *_KERNELS):
-        raise DefinitionError(
-            f"there is no space {quoted(name_or_path)}; built in: {', '.join(known)}"
-            f"{did_you_mean(name_or_path, known)} (name a file of your own by a path "
-            "that ends with .yaml)",
-            path="--space",
-        )
-    return data_dir("spaces") / f"{name_or_path}.yaml"
+    folder = data_dir("spaces")
+    if name_or_path in _KERNELS:
+        return folder / f"{name_or_path}.yaml"
+    return shipped_file(name_or_path, "space", spaces(), folder, "--space")
 
 
 def configuration_yaml(configuration: Configuration, comment_lines: Iterable[str] = ()) -> str:

@@ -13,7 +13,8 @@ from tuner.errors import DefinitionError, quoted
 from tuner.paths import data_dir
 from tuner.reading.access_log import begins_log
 from tuner.reading.inputs import BODY_BYTES, open_input, read_input
-from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.reading.located import Node, read_yaml
+from tuner.reading.shipped import names_in, shipped_file
 from tuner.workload import workload_keys as shapes
 from tuner.workload.answers import ANSWER_HEADER, Answer, read_answer
 from tuner.workload.arrivals import Arrival, read_arrival
@@ -135,15 +136,7 @@ def _find(name_or_path: str) -> Path:
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml", ".log", ".gz", ".zst")):
         return Path(name_or_path)
     folder = data_dir("studies") / "workloads"
-    known = sorted(file.stem for file in folder.glob("*.yaml"))
-    if name_or_path not in known:
-        raise DefinitionError(
-            f"there is no workload {quoted(name_or_path)}; built in: {', '.join(known)}"
-            f"{did_you_mean(name_or_path, known)} (name a file of your own by a path "
-            "that ends with .yaml)",
-            path="--workload",
-        )
-    return folder / f"{name_or_path}.yaml"
+    return shipped_file(name_or_path, "workload", names_in(folder), folder, "--workload")
 
 
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
