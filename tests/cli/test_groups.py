@@ -28,6 +28,11 @@ def test_help_lists_every_option_once(name: str) -> None:
             assert first_words.count(min(option.opts, key=len)) == 1, option.opts
 
 
+def test_arguments_are_not_among_the_options() -> None:
+    """Usage and description name them."""
+    assert "  NAME\n" not in GROUPED["worker"].get_help(click.Context(GROUPED["worker"]))
+
+
 def test_the_most_used_options_come_first() -> None:
     """Before all others, which end with the output's."""
     titles = [*GROUPS, OTHERS]

@@ -46,7 +46,9 @@ def by_theme(command: click.Command, ctx: click.Context) -> list[tuple[str, list
     rows = {
         parameter.name or "": row
         for parameter in command.get_params(ctx)
-        if (row := parameter.get_help_record(ctx)) is not None
+        # Since click 8.5.1 an argument has a row too, with its name alone.
+        if isinstance(parameter, click.Option)
+        and (row := parameter.get_help_record(ctx)) is not None
     }
     if len(rows) < _FEWEST or not isinstance(command, GroupedCommand):
         return [("Options", list(rows.values()))]

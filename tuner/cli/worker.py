@@ -36,8 +36,8 @@ from tuner.store.store import Store, list_names
 _EPILOG = """
 \b
 Examples; run the same command on every host:
-  tuner worker proxy --storage postgresql+psycopg://tuner@db/tuner \\
-    --study proxy --time 30m
+  tuner worker proxy --study proxy --time 30m --storage \\
+    postgresql+psycopg://tuner@db/tuner
   tuner worker proxy --storage grpc://controller:13000
   TUNER_STORAGE=postgresql+psycopg://tuner@db/tuner tuner worker proxy
 
