@@ -28,7 +28,7 @@ from tuner.space.parameter import OWN
 from tuner.workload.wire import unlike
 from tuner.workload.workload import Request, Workload
 
-Answers = Mapping[str, tuple[TriedRequest, ...]]
+AnswersByName = Mapping[str, tuple[TriedRequest, ...]]
 """Answers by the name of the configuration; none if it was not asked."""
 
 _RATE_PER_S = 100.0
@@ -38,10 +38,10 @@ _STATUS = "status_"
 """Prefix of the generator's errors about a status."""
 _OK = 200
 _CONTENT_ERRORS = {"wrong_length": "another length", "wrong_sha256": "other content"}
-"""Descriptions of the generator's errors about a body, whose status is the expected one."""
+"""Descriptions of the generator's errors about a body; the status is the expected one."""
 
 
-def answers(found: Preflight, configurations: Mapping[str, Configuration]) -> Answers:
+def answers(found: Preflight, configurations: Mapping[str, Configuration]) -> AnswersByName:
     """Return the answers of configurations to one request of each kind.
 
     Args:
@@ -79,7 +79,7 @@ def _here(found: Preflight, configuration: Configuration) -> tuple[TriedRequest,
     return tried_out(make, found.server, workload, found.backend, speaks)
 
 
-def _there(found: Preflight, configurations: Mapping[str, Configuration]) -> Answers:
+def _there(found: Preflight, configurations: Mapping[str, Configuration]) -> AnswersByName:
     """Return the answers on the hosts of an inventory.
 
     Raises:
@@ -116,7 +116,7 @@ def _of_instance(ready: ReadyLab, spec: InstanceSpec, address: str) -> tuple[Tri
 
 def _of_the_service(
     found: Preflight, own: InPlaceServer, configurations: Mapping[str, Configuration]
-) -> Answers:
+) -> AnswersByName:
     """Return the answers of the host's own service, which has the user's values."""
     runs = found.space.baseline(OWN).digest
     with found.premises.service().unchanged(own.socket) as address:

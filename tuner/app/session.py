@@ -51,7 +51,7 @@ class ReadyLab:
     """A lab in which instances can be started."""
 
     found: Preflight
-    """The preflight, whose workload trusts the lab's certificate."""
+    """The preflight with a workload that trusts the lab's certificate."""
     lab: Lab
     ground: TargetGround
     backend_pids: tuple[int, ...]
