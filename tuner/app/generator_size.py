@@ -77,7 +77,8 @@ def sized(
         cpus = more if growing else cpus
         reasons += why
         # The end of the lab has closed the connections to its hosts.
-        found = look(cpus)
+        if growing or any(each.definition.inventory for each in found):
+            found = look(cpus)
     return found, reasons
 
 
