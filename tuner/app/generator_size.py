@@ -9,7 +9,7 @@ the limit.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +48,26 @@ def preflight_sized(
 
     (found,), reasons = sized(on, folder, progress)
     return replace(found, notes=(*found.notes, *reasons))
+
+
+def sized_by_option(
+    look: Callable[[Mapping[str, str]], Sequence[Preflight]], folder: Path, progress: RunProgress
+) -> tuple[Sequence[Preflight], Sequence[str]]:
+    """Return what ``sized`` does for preflights that take options, and report the reasons.
+
+    Args:
+        look: makes the preflights with the option for the generator's CPUs, or without it.
+        folder: folder of the study or run.
+        progress: display of the measurements and the reasons.
+    """
+
+    def on(cpus: tuple[int, ...]) -> Sequence[Preflight]:
+        return look({"generator_cpus": cpu_ranges(cpus)} if cpus else {})
+
+    found, reasons = sized(on, folder, progress)
+    for words in reasons:
+        progress.note(words)
+    return found, reasons
 
 
 def sized(

@@ -21,7 +21,7 @@ from tuner.app.contests import (
     parse_entry,
     tune,
 )
-from tuner.app.generator_size import sized
+from tuner.app.generator_size import sized_by_option
 from tuner.app.metrics_server import run_metrics
 from tuner.app.option_words import named_options
 from tuner.app.preflight import Preflight
@@ -191,13 +191,10 @@ def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = No
     rules = shipped_rules()
     turn = take_turn(folder, base.inventory, caller)
 
-    def on(cpus: tuple[int, ...]) -> list[Preflight]:
-        chosen = {"generator_cpus": cpu_ranges(cpus)} if cpus else {}
+    def look_with(chosen: Mapping[str, str]) -> list[Preflight]:
         return [*_look_at(entries, base, {**options, **chosen}, name, turn, watch=True).values()]
 
-    looks, reasons = (on(()), ()) if resume else sized(on, folder, progress)
-    for words in reasons:
-        progress.note(words)
+    looks, reasons = (look_with({}), ()) if resume else sized_by_option(look_with, folder, progress)
     programs = dict.fromkeys(entry.served_by for entry in entries)
     found = {
         program: replace(each, notes=(*each.notes, *reasons))

@@ -10,7 +10,7 @@ import click
 from tuner.app import dry_run, results
 from tuner.app.caller import Caller
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
-from tuner.app.generator_size import sized
+from tuner.app.generator_size import sized_by_option
 from tuner.app.metrics_server import check_listen, run_metrics
 from tuner.app.option_words import overrides
 from tuner.app.preflight import Preflight
@@ -217,18 +217,15 @@ class _Run:
             return self
         case = self.experiment.case(self.experiment.tune)
 
-        def on(cpus: tuple[int, ...]) -> list[Preflight]:
-            chosen = {"generator_cpus": cpu_ranges(cpus)} if cpus else {}
+        def look_with(chosen: Mapping[str, str]) -> list[Preflight]:
             run = replace(self, options={**self.options, **chosen})
             return [*run.look(case, servers, watch=False).values()]
 
-        looks, reasons = sized(on, self.place.folder, self.place.progress)
-        chosen = cpu_ranges(looks[0].definition.cpus.generator)
-        if not reasons or not chosen:
+        looks, reasons = sized_by_option(look_with, self.place.folder, self.place.progress)
+        cpus = cpu_ranges(looks[0].definition.cpus.generator)
+        if not reasons or not cpus:
             return self
-        for words in reasons:
-            self.place.progress.note(words)
-        added = {"generator_cpus": chosen}
+        added = {"generator_cpus": cpus}
         place = replace(self.place, asked={**self.place.asked, "cpus": added})
         return replace(self, place=place, options={**self.options, **added}, notes=tuple(reasons))
 
