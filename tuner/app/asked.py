@@ -31,6 +31,8 @@ from tuner.workload.workload import Request, Workload
 AnswersByName = Mapping[str, tuple[TriedRequest, ...]]
 """Answers by the name of the configuration; none if it was not asked."""
 
+_MOST_ASKED = 40
+"""Limit for the kinds of requests through the generator, which is a process for each."""
 _RATE_PER_S = 100.0
 _WINDOW_S = 0.01
 """Constant arrivals at this rate make one request."""
@@ -75,8 +77,9 @@ def _here(found: Preflight, configuration: Configuration) -> tuple[TriedRequest,
     # The certificate was made a moment ago.
     tls = workload.wire.tls and replace(workload.wire.tls, verify=False)
     unverified = replace(workload, wire=replace(workload.wire, tls=tls))
-    speaks = None if workload.wire.protocol == "http1" else send
-    return tried_out(make, found.server, workload, found.backend, speaks)
+    if workload.wire.protocol == "http1":
+        return tried_out(make, found.server, workload, found.backend)
+    return tried_out(make, found.server, workload, found.backend, ask_over=send, most=_MOST_ASKED)
 
 
 def _there(found: Preflight, configurations: Mapping[str, Configuration]) -> AnswersByName:
@@ -130,7 +133,7 @@ def _of_the_service(
 def _all(found: Preflight, endpoint: Endpoint) -> tuple[TriedRequest, ...]:
     """Return the answers of an endpoint on another host."""
     ask = partial(asked_through, found.generator, found.workload, endpoint=endpoint)
-    return tuple(ask(request) for request in most_frequent(found.workload))
+    return tuple(ask(request) for request in most_frequent(found.workload, _MOST_ASKED))
 
 
 def asked_through(

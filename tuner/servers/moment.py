@@ -29,7 +29,7 @@ from tuner.workload.site import generate
 from tuner.workload.workload import Request, Workload
 
 MOST_TRIED = 200
-"""Limit for the kinds of requests of ``tried_out``."""
+"""Limit for the kinds of requests over HTTP/1.1, which take a millisecond each."""
 _START_S = 20.0
 _END_S = 5.0
 """More than the time that Caddy in the lab leaves open connections."""
@@ -83,7 +83,9 @@ def tried_out(
     server: ServerFacts,
     workload: Workload,
     behind: ServerFacts | None,
+    *,
     ask_over: Ask | None = None,
+    most: int = MOST_TRIED,
 ) -> tuple[TriedRequest, ...]:
     """Return the answers to one request of each kind, the most frequent first.
 
@@ -95,11 +97,12 @@ def tried_out(
         workload: the requests.
         behind: server of the lab's backend; None without one.
         ask_over: sender of the requests; None for HTTP/1.1.
+        most: limit for the kinds of requests.
 
     Raises:
         HostError: the server or its backend does not start.
     """
-    asked = most_frequent(workload)
+    asked = most_frequent(workload, most)
     with temporary("probe") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
@@ -132,9 +135,9 @@ def tried_out(
         return tuple(with_reason(one, lambda: _last_line(Path(spec.error_log))) for one in found)
 
 
-def most_frequent(workload: Workload) -> list[Request]:
+def most_frequent(workload: Workload, most: int) -> list[Request]:
     """Return the requests to try, the most frequent first."""
-    return sorted(workload.requests, key=lambda one: -one.weight)[:MOST_TRIED]
+    return sorted(workload.requests, key=lambda one: -one.weight)[:most]
 
 
 def _start(stack: contextlib.ExitStack, spec: InstanceSpec) -> None:
