@@ -16,9 +16,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tuner.hosts.access import is_enterable
+from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
+from tuner.own.server import OwnServer
+from tuner.own.target import THIS_MACHINE, Target
 from tuner.paths import temporary
 from tuner.servers import native_backend
+from tuner.servers.ground import TargetGround
 from tuner.servers.moment import FAILURES, MakeSpec, ask, free_port, running
 from tuner.servers.trial import trial_ground
 from tuner.workload.site import content
@@ -48,6 +52,33 @@ class WrongAnswer:
             f" workload expects {self.request.expect_status}; name another location (--location),"
             " server (--server-name), folder (--root) or workload (--workload)"
         )
+
+
+def wrong_baseline(
+    made: OwnServer,
+    target: Target,
+    server: ServerFacts,
+    workload: Workload,
+    reason_of: Callable[[str], str],
+) -> WrongAnswer | None:
+    """Return the first request that the user's values answer wrongly; None if none is known.
+
+    Nothing is known on another host than this machine.
+
+    Args:
+        made: the user's server.
+        target: host of the configuration.
+        server: facts of the server.
+        workload: the requests, of which the first few are sent.
+        reason_of: returns the last reason in the text of an error log; empty without one.
+    """
+    if target is not THIS_MACHINE:
+        return None
+
+    def make(ground: TargetGround, port: int) -> InstanceSpec:
+        return made.instance("p", made.bound.baseline, made.bound.space, ground, port)
+
+    return wrong_answer(make, server, workload, reason_of)
 
 
 def wrong_answer(

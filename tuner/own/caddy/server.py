@@ -37,7 +37,7 @@ from tuner.own.patch import exported, plain
 from tuner.own.scripts import asked_by
 from tuner.own.server import OwnOptions, answered_by, over_tls
 from tuner.own.target import THIS_MACHINE, Target, check_folder
-from tuner.own.tryout import wrong_answer
+from tuner.own.tryout import wrong_baseline
 from tuner.paths import temporary
 from tuner.reading.caddyfile_text import parse
 from tuner.render.render import EXPORT, Placement, environment_of
@@ -320,14 +320,10 @@ def _opened(made: OwnCaddy, server: ServerFacts) -> CaddyOwnConfiguration | None
     Raises:
         DefinitionError: a request is answered with another status than the workload expects.
     """
-    own, baseline = made.own, made.bound.baseline
-    if own.target is not THIS_MACHINE or own.needs is None:
+    own = made.own
+    if own.needs is None:
         return None
-
-    def instance(ground: TargetGround, port: int) -> InstanceSpec:
-        return made.instance("p", baseline, made.bound.space, ground, port)
-
-    wrong = wrong_answer(instance, server, own.workload, last_error)
+    wrong = wrong_baseline(made, own.target, server, own.workload, last_error)
     if wrong is None:
         return None
     needs = replace(own.needs, strict=True)

@@ -22,7 +22,7 @@ from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
 from tuner.own.server import OwnOptions, answered_by, over_tls
 from tuner.own.target import THIS_MACHINE, Target
-from tuner.own.tryout import wrong_answer
+from tuner.own.tryout import wrong_baseline
 from tuner.render.render import EXPORT, Placement
 from tuner.servers import haproxy
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, TargetGround
@@ -227,16 +227,9 @@ def adapt(
         carried = made.carried(baseline, ground, Path(spec.directory), _PORT)
         if said := refusal(spec, on=own.target):
             raise _refused(said, found.tree, carried)
-    if own.target is THIS_MACHINE:
-
-        def instance(ground: TargetGround, port: int) -> InstanceSpec:
-            return made.instance("p", baseline, made.bound.space, ground, port)
-
-        wrong = wrong_answer(instance, server, own.workload, _last_error)
-        if wrong is not None:
-            raise DefinitionError(
-                wrong.words, path=found.tree.file, line=found.frontend.head.number
-            )
+    wrong = wrong_baseline(made, own.target, server, own.workload, _last_error)
+    if wrong is not None:
+        raise DefinitionError(wrong.words, path=found.tree.file, line=found.frontend.head.number)
     notes = [f"own configuration: {found.tree.file}, 1 file"]
     if own.workload.wire.tls is not None and found.tls:
         notes.append(f"requests to {found.where} use TLS")

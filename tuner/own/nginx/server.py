@@ -27,7 +27,7 @@ from tuner.own.patch import exported, plain
 from tuner.own.scripts import asked_by
 from tuner.own.server import OwnOptions, answered_by, over_tls
 from tuner.own.target import THIS_MACHINE, Target, check_folder
-from tuner.own.tryout import wrong_answer
+from tuner.own.tryout import wrong_baseline
 from tuner.render.render import EXPORT, Placement, cpu_mask
 from tuner.servers import nginx
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, TargetGround
@@ -298,14 +298,8 @@ def _turned_away(made: OwnNginx, server: ServerFacts) -> NginxGaps | None:
     Raises:
         DefinitionError: a request is answered with another status than the workload expects.
     """
-    own, baseline = made.own, made.bound.baseline
-    if own.target is not THIS_MACHINE:
-        return None
-
-    def instance(ground: TargetGround, port: int) -> InstanceSpec:
-        return made.instance("p", baseline, made.bound.space, ground, port)
-
-    wrong = wrong_answer(instance, server, own.workload, _last_error)
+    own = made.own
+    wrong = wrong_baseline(made, own.target, server, own.workload, _last_error)
     if wrong is None:
         return None
     # Of the whole path to the answer: the requests of a workload share their server.
