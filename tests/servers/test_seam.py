@@ -13,17 +13,17 @@ import pytest
 from tests.servers.labs import here
 from tuner.machine.facts import SERVER_NAMES
 from tuner.servers import caddy, haproxy, nghttpx, nginx
-from tuner.servers.server import Server
+from tuner.servers.server import ExportsMore, Server
 
 pytestmark = pytest.mark.integration
 
 TOP = Path(__file__).resolve().parents[2]
 SHIPPED: tuple[Server, ...] = (nginx, caddy, haproxy, nghttpx)
+WITH_MORE: tuple[ExportsMore, ...] = (caddy,)
 """The types of all modules are checked against the protocol here."""
 MODULE = '''\
 """A server that speaks Nginx's language, as one that nobody has heard of."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tuner.space.configuration import Configuration
@@ -62,12 +62,6 @@ def instance(
 
 def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
     return render(space.template, configuration, space, placement, syntax)
-
-
-def export_files(
-    configuration: Configuration, space: Space, server: ServerFacts, placement: Placement = EXPORT
-) -> Mapping[str, str]:
-    return {}
 '''
 TEMPLATE = """\
 pid {{ placement.run_dir ~ "/toy.pid" }};

@@ -34,6 +34,7 @@ from tuner.servers import backend as lab_backend
 from tuner.servers import native_backend
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import TargetGround
+from tuner.servers.server import ExportsMore
 from tuner.space.configuration import Configuration
 from tuner.space.kernel import (
     open_files,
@@ -249,13 +250,16 @@ def describe(found: Preflight, configuration: Configuration) -> ConfigurationRec
     placement = export_placement(found.workload.wire)
     adapter = found.adapter
     own = server_part(configuration)
+    more: Mapping[str, str] = {}
+    if isinstance(adapter, ExportsMore):
+        more = adapter.export_files(own, found.space, found.server, placement)
     return ConfigurationRecord(
         found.space.name,
         configuration.digest,
         configuration.values,
         adapter.export_text(own, found.space, placement),
         adapter.file_name,
-        adapter.export_files(own, found.space, found.server, placement),
+        more,
         settings_of(configuration, found.kernel),
         found.space.inactive(configuration),
         units_of(found.space.parameters),

@@ -10,7 +10,7 @@ from tuner.errors import DefinitionError
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
 from tuner.own.service import Socket
-from tuner.servers.server import Server
+from tuner.servers.server import ExportsMore, Server
 from tuner.space.space import Space
 from tuner.workload.wire import Tls
 from tuner.workload.workload import Request, Workload
@@ -51,7 +51,7 @@ def answered_by(workload: Workload, locate: Callable[[Workload], str]) -> Iterat
             yield ""
 
 
-class OwnServer(Server, Protocol):
+class OwnServer(Server, ExportsMore, Protocol):
     """The user's server behind the port of servers: instances and exports of the user's files."""
 
     @property

@@ -254,7 +254,7 @@ def export_text(configuration: Configuration, space: Space, placement: Placement
 def export_files(
     configuration: Configuration, space: Space, server: ServerFacts, placement: Placement = EXPORT
 ) -> Mapping[str, str]:
-    """Implement ``Server.export_files``: the environment, and the file adapted to JSON.
+    """Implement ``ExportsMore.export_files``: the environment, and the file adapted to JSON.
 
     The JSON is left out if Caddy is only on the target.
     """

@@ -8,7 +8,6 @@ https://docs.haproxy.org/2.8/configuration.html, https://docs.haproxy.org/2.8/ma
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from tuner.hosts.deployer import InstanceSpec
@@ -170,13 +169,3 @@ def spec(
 def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
     """Implement ``Server.export_text``."""
     return render(space.template, configuration, space, placement, syntax)
-
-
-def export_files(
-    configuration: Configuration,  # noqa: ARG001 - the port's, for servers with more than a file
-    space: Space,  # noqa: ARG001
-    server: ServerFacts,  # noqa: ARG001
-    placement: Placement = EXPORT,  # noqa: ARG001
-) -> Mapping[str, str]:
-    """Implement ``Server.export_files``; there are none."""
-    return {}

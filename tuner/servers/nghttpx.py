@@ -7,7 +7,6 @@ https://nghttp2.org/documentation/nghttpx.1.html
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tuner.errors import DefinitionError
@@ -137,13 +136,3 @@ def export_text(configuration: Configuration, space: Space, placement: Placement
     """Implement ``Server.export_text``."""
     placement = replace(placement, log_dir="/var/log/nghttpx")
     return render(space.template, configuration, space, placement, syntax)
-
-
-def export_files(
-    configuration: Configuration,  # noqa: ARG001 - the port's, for servers with more than a file
-    space: Space,  # noqa: ARG001
-    server: ServerFacts,  # noqa: ARG001
-    placement: Placement = EXPORT,  # noqa: ARG001
-) -> Mapping[str, str]:
-    """Implement ``Server.export_files``; there are none."""
-    return {}

@@ -8,7 +8,6 @@ https://nginx.org/en/docs/switches.html
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from tuner.hosts.deployer import InstanceSpec
@@ -110,16 +109,6 @@ def instance(
 def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
     """Implement ``Server.export_text``."""
     return render(space.template, configuration, space, placement)
-
-
-def export_files(
-    configuration: Configuration,  # noqa: ARG001 - the port's, for servers with more than a file
-    space: Space,  # noqa: ARG001
-    server: ServerFacts,  # noqa: ARG001
-    placement: Placement = EXPORT,  # noqa: ARG001
-) -> Mapping[str, str]:
-    """Implement ``Server.export_files``; there are none."""
-    return {}
 
 
 def spec(

@@ -7,7 +7,7 @@ add one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
@@ -80,6 +80,11 @@ class Server(Protocol):
         """
         ...
 
+
+@runtime_checkable
+class ExportsMore(Protocol):
+    """A server with further files of an export."""
+
     def export_files(
         self,
         configuration: Configuration,
@@ -87,5 +92,5 @@ class Server(Protocol):
         server: ServerFacts,
         placement: Placement = EXPORT,
     ) -> Mapping[str, str]:
-        """Return further files of an export by name; usually none."""
+        """Return further files of an export by name."""
         ...
