@@ -20,6 +20,7 @@ for good until the horizon, so that luck does not count.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import math
 import os
@@ -32,6 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -443,6 +445,7 @@ def _gp(seed: int) -> optuna.samplers.BaseSampler:
 
 HUB = "TUNER_OPTUNAHUB"
 """Environment variable with the folder ``package`` of OptunaHub's registry."""
+_OLD_THREADS = "optuna._gp.scipy_blas_thread_patch"
 
 
 def _hub_gp(seed: int) -> optuna.samplers.BaseSampler:
@@ -450,6 +453,7 @@ def _hub_gp(seed: int) -> optuna.samplers.BaseSampler:
     folder = Path(os.environ[HUB]) / "samplers" / "heteroscedastic_gp"
     name = "heteroscedastic_gp"
     if name not in sys.modules:
+        _name_threads_as_before()
         file = folder / "__init__.py"
         spec = importlib.util.spec_from_file_location(
             name, file, submodule_search_locations=[str(folder)]
@@ -464,6 +468,20 @@ def _hub_gp(seed: int) -> optuna.samplers.BaseSampler:
         warn_independent_sampling=False,
     )
     return made
+
+
+def _name_threads_as_before() -> None:
+    """Give a function of Optuna 5.0 the name that it had before.
+
+    The hub's package imports it from `optuna._gp.scipy_blas_thread_patch`; now it is
+    `optuna._gp.thread_limiting.limit_threads_in_optimization`.
+    """
+    if importlib.util.find_spec(_OLD_THREADS) is not None:
+        return
+    limiting = importlib.import_module("optuna._gp.thread_limiting")
+    old = ModuleType(_OLD_THREADS)
+    vars(old)["single_blas_thread_if_scipy_v1_15_or_newer"] = limiting.limit_threads_in_optimization
+    sys.modules[_OLD_THREADS] = old
 
 
 # --- all of them ----------------------------------------------------------------------------------
