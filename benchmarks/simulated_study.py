@@ -35,7 +35,7 @@ TIME_S = 600.0
 SAMPLES = 50_000
 """Limit for the samples of a window; a fast server gives as many in a second or two."""
 EVERY_S = 15.0
-"""Time between two scrapes on the lab's clock, s: Prometheus's usual one is 15 s to 1 min."""
+"""Time between two scrapes on the lab's clock, s: that of Prometheus's example file."""
 _AT = "metrics at "
 
 
