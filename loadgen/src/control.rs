@@ -18,6 +18,14 @@ pub struct Command {
     pub drop: Vec<String>,
 }
 
+/// The controller's answer to a window that waits to start.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// The instant at which its warm-up begins, on this host's monotonic clock.
+    pub start_monotonic_ns: u64,
+}
+
 /// True to continue.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]

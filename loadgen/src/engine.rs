@@ -14,4 +14,4 @@ mod ledger;
 mod turns;
 
 pub use counts::{Book, Counts};
-pub use crew::{Arm, Interrupted, Raw, Settings, run};
+pub use crew::{Arm, AskStart, Interrupted, Raw, Settings, run};

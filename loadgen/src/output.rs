@@ -48,6 +48,8 @@ pub struct WindowLine {
     pub duration_s: f64,
     /// Start of the measured part, in nanoseconds since 1970.
     pub started_unix_ns: u64,
+    /// The same instant on this host's monotonic clock.
+    pub started_monotonic_ns: u64,
     /// True if a signal ended the measured part.
     pub interrupted: bool,
     /// Requests intended in the measured part.
@@ -409,6 +411,7 @@ impl WindowLine {
             warmup_s: window.warmup_s,
             duration_s,
             started_unix_ns: raw.started_unix_ns,
+            started_monotonic_ns: raw.start,
             interrupted: raw.interrupted,
             offered: arm.samples.len() as u64,
             offered_per_s: arm.samples.len() as f64 / duration_s,
@@ -463,6 +466,14 @@ fn save(dir: &Path, window: &Window, raw: &Raw, place: usize) -> Result<PathBuf,
         .and_then(|()| crate::record::save(&path, &raw.arms[place].samples, raw.start))
         .map_err(|error| format!("samples not written: {}: {error}", path.display()))?;
     Ok(path)
+}
+
+/// The line of a window that waits to start, with all connections open.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename = "ready")]
+pub struct ReadyLine<'a> {
+    /// The window's id.
+    pub id: &'a str,
 }
 
 /// The last line of a plan.

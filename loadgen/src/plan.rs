@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 pub use crate::profile::Piece;
 use crate::slices::Turns;
 
+/// The phase of equal gaps that a single generator offers.
+pub const WHOLE_PHASE: f64 = 0.5;
+
 /// A list of windows over instances.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +39,10 @@ pub struct Plan {
     /// A gap longer than this is a stall, in microseconds.
     #[serde(default = "default_gap_us")]
     pub gap_us: u64,
+    /// True if each window, once its connections are open, waits for the controller to name the
+    /// instant at which it begins. Several generators thus begin together.
+    #[serde(default)]
+    pub wait_to_start: bool,
     /// Folder for the samples of each window.
     #[serde(default)]
     pub samples_dir: Option<PathBuf>,
@@ -242,6 +249,10 @@ pub struct Window {
     /// The arrival process of an open loop without recorded instants.
     #[serde(default)]
     pub arrival: Arrival,
+    /// The first instant of equal gaps, as a share of a gap: n generators that offer a share each
+    /// have (i + 0.5)/n, so that their instants interleave.
+    #[serde(default = "default_phase")]
+    pub phase: f64,
     /// Seed of the schedule.
     #[serde(default)]
     pub seed: u64,
@@ -341,6 +352,9 @@ fn yes() -> bool {
 }
 fn default_slice_ms() -> f64 {
     20.0
+}
+fn default_phase() -> f64 {
+    WHOLE_PHASE
 }
 fn default_streams() -> u32 {
     1

@@ -43,7 +43,14 @@ impl Schedule {
             if window.warmup_s > 0.0 {
                 let warmup = Profile::new(&[flat(window.warmup_s, rate_per_s)]);
                 let end = window.warmup_ns();
-                schedule.extend(window.arrival, &warmup, end, end, mix, &mut rng);
+                schedule.extend(
+                    window.arrival,
+                    window.phase,
+                    &warmup,
+                    (end, end),
+                    mix,
+                    &mut rng,
+                );
             }
             for ns in recorded {
                 schedule.push(window.warmup_ns() + ns, window.warmup_ns(), mix, &mut rng);
@@ -60,29 +67,12 @@ impl Schedule {
             }
             _ => {}
         }
-        Self::open(
-            window.arrival,
-            &Profile::new(&pieces),
-            window.warmup_ns(),
-            window.duration_ns(),
-            mix,
-            window.seed,
-        )
-    }
-
-    /// Return arrivals over `warmup_ns + duration_ns` at the rates of a profile: with exponential
-    /// gaps (Poisson) or equal ones on the profile's clock.
-    pub fn open(
-        arrival: Arrival,
-        profile: &Profile,
-        warmup_ns: u64,
-        duration_ns: u64,
-        mix: &Mix,
-        seed: u64,
-    ) -> Self {
+        let warmup_ns = window.warmup_ns();
+        let until = (warmup_ns, warmup_ns + window.duration_ns());
+        let (arrival, phase) = (window.arrival, window.phase);
         let mut schedule = Self::default();
-        let end = warmup_ns + duration_ns;
-        schedule.extend(arrival, profile, warmup_ns, end, mix, &mut Rng::new(seed));
+        let mut rng = Rng::new(window.seed);
+        schedule.extend(arrival, phase, &Profile::new(&pieces), until, mix, &mut rng);
         schedule
     }
 
@@ -99,7 +89,10 @@ impl Schedule {
             drawn_ns as f64 / 1e9,
             window.rate_per_s.unwrap_or_default(),
         )]);
-        let drawn = Self::open(window.arrival, &rate, 0, drawn_ns, mix, window.seed);
+        let mut drawn = Self::default();
+        let mut rng = Rng::new(window.seed);
+        let (arrival, phase) = (window.arrival, window.phase);
+        drawn.extend(arrival, phase, &rate, (0, drawn_ns), mix, &mut rng);
         let mut schedule = Self::default();
         let mut first = 0;
         for set in 0..turns.sets() {
@@ -124,12 +117,15 @@ impl Schedule {
         schedule
     }
 
+    /// Add arrivals at the rates of a profile until the ends of the warm-up and of the measured part:
+    /// with exponential gaps (Poisson), or with equal ones on the profile's clock, of which the first
+    /// is cut to `phase`.
     fn extend(
         &mut self,
         arrival: Arrival,
+        phase: f64,
         profile: &Profile,
-        warmup_ns: u64,
-        end_ns: u64,
+        (warmup_ns, end_ns): (u64, u64),
         mix: &Mix,
         rng: &mut Rng,
     ) {
@@ -143,7 +139,7 @@ impl Schedule {
             at = match arrival {
                 Arrival::Poisson => profile.after(at, rng.exponential()),
                 // Computed from the index, not summed up: no drift over millions of requests.
-                Arrival::Constant => profile.at(index + 0.5),
+                Arrival::Constant => profile.at(index + phase),
             };
             if at >= end_ns as f64 {
                 break;
@@ -241,9 +237,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn poisson(seed: u64) -> Schedule {
-        let mix = Mix::new([1.0]);
-        let rate = Profile::new(&[flat(10.0, 10_000.0)]);
-        Schedule::open(Arrival::Poisson, &rate, SECOND, 9 * SECOND, &mix, seed)
+        let fields = serde_json::json!({"rate_per_s": 10_000, "duration_s": 9.0, "seed": seed});
+        Schedule::of(&window(fields), None, &Mix::new([1.0]))
     }
 
     /// The same seed gives the same schedule, another seed another one.
@@ -298,9 +293,9 @@ mod tests {
     /// Constant gaps are equal, exact in number, and do not drift.
     #[test]
     fn constant_gaps_are_equal() {
-        let mix = Mix::new([1.0]);
-        let rate = Profile::new(&[flat(3.0, 3000.0)]);
-        let schedule = Schedule::open(Arrival::Constant, &rate, SECOND, 2 * SECOND, &mix, 1);
+        let fields =
+            serde_json::json!({"rate_per_s": 3000, "arrival": "constant", "duration_s": 2.0});
+        let schedule = Schedule::of(&window(fields), None, &Mix::new([1.0]));
         assert_eq!(schedule.intended_ns.len(), 9000);
         assert_eq!(schedule.first_measured, 3000);
         let gaps = schedule.intended_ns.windows(2).map(|w| w[1] - w[0]);
@@ -376,6 +371,43 @@ mod tests {
             }
             let first = schedule.intended_ns[schedule.first_measured];
             assert!((SECOND..SECOND + SECOND / 10).contains(&first));
+        }
+    }
+
+    /// The equal gaps of several generators, each with its share of the rate and a phase of its own,
+    /// interleave to the instants of one generator, to the nanosecond that rounding takes; at one
+    /// rate, and on a ramp.
+    #[test]
+    fn shares_of_equal_gaps_interleave() {
+        let rates = |n: f64| {
+            serde_json::json!([
+                {"for_s": 3.0, "rate_per_s": 900.0 / n},
+                {"for_s": 1.0, "rate_per_s": 900.0 / n, "to_rate_per_s": 3000.0 / n},
+            ])
+        };
+        let offers: [fn(f64) -> serde_json::Value; 2] = [
+            |n| serde_json::json!({"rate_per_s": 1000.0 / n}),
+            |_| serde_json::json!({}),
+        ];
+        for (place, offer) in offers.iter().enumerate() {
+            let instants = |n: u32, i: u32| {
+                let n = f64::from(n);
+                let mut fields = offer(n);
+                if place == 1 {
+                    fields["rates"] = rates(n);
+                }
+                fields["arrival"] = "constant".into();
+                fields["phase"] = ((f64::from(i) + 0.5) / n).into();
+                Schedule::of(&window(fields), None, &Mix::new([1.0])).intended_ns
+            };
+            let whole = instants(1, 0);
+            for n in [2, 3, 7] {
+                let mut shared: Vec<u64> = (0..n).flat_map(|i| instants(n, i)).collect();
+                shared.sort_unstable();
+                assert_eq!(shared.len(), whole.len());
+                let apart = shared.iter().zip(&whole).map(|(a, b)| a.abs_diff(*b));
+                assert!(apart.max() <= Some(1));
+            }
         }
     }
 

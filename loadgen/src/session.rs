@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::carrier::Endpoint;
-use crate::control::{Command, Lines, Next};
-use crate::engine::{self, Interrupted, Raw, Settings};
+use crate::control::{Command, Lines, Next, Start};
+use crate::engine::{self, AskStart, Interrupted, Raw, Settings};
 use crate::instants;
 use crate::live::Live;
-use crate::output::{self, Context, EndLine, Reason, WindowLine};
+use crate::output::{self, Context, EndLine, ReadyLine, Reason, WindowLine};
 use crate::plan::{Instance, Plan, Protocol, Spin, Window};
 use crate::pool::{Pool, Target};
 use crate::prepare;
@@ -117,6 +117,14 @@ impl<'a> Session<'a> {
 
     /// Measure one window, and return its raw measurements too.
     pub fn measure_whole(&mut self, window: &'a Window) -> Result<(Vec<WindowLine>, Raw), Failure> {
+        self.measure_from(window, None)
+    }
+
+    fn measure_from(
+        &mut self,
+        window: &'a Window,
+        start: Option<AskStart<'_>>,
+    ) -> Result<(Vec<WindowLine>, Raw), Failure> {
         let plan = self.plan;
         let gap_ns = plan.gap_us * 1000;
         let find = |id: &str| plan.instances.iter().find(|instance| instance.id == id);
@@ -158,6 +166,7 @@ impl<'a> Session<'a> {
             frozen: frozen.as_ref(),
             cpus: &plan.cpus,
             live: self.live.clone(),
+            start,
         };
         let raw = engine::run(window, schedule, &settings, pools)?;
         let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
@@ -204,11 +213,35 @@ impl<'a> Session<'a> {
         Ok((lines.collect(), raw))
     }
 
+    /// Measure one window from the instant that the controller names.
+    fn measure_when_asked(
+        &mut self,
+        window: &'a Window,
+        output: &mut (impl Write + Send),
+        lines: &mut Lines,
+    ) -> Result<Vec<WindowLine>, Failure> {
+        let parties = Mutex::new((output, lines, None));
+        let ask = || {
+            let mut parties = parties.lock().unwrap_or_else(PoisonError::into_inner);
+            let (output, lines, failure) = &mut *parties;
+            agree(window, output, lines).unwrap_or_else(|why| {
+                *failure = Some(why);
+                None
+            })
+        };
+        let measured = self.measure_from(window, Some(AskStart(&ask)));
+        let (_, _, failure) = parties.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match failure {
+            Some(why) => Err(why),
+            None => Ok(measured?.0),
+        }
+    }
+
     /// Measure all windows, write one line for each instance of a window, and wait for the controller's command after
     /// each, if there is a controller.
     pub fn run(
         &mut self,
-        output: &mut impl Write,
+        output: &mut (impl Write + Send),
         mut control: Option<&mut Lines>,
     ) -> Result<(), Failure> {
         let mut end = EndLine {
@@ -223,7 +256,11 @@ impl<'a> Session<'a> {
                 end.skipped += 1;
                 continue;
             }
-            for measured in self.measure(window)? {
+            let measured = match control.as_deref_mut().filter(|_| self.plan.wait_to_start) {
+                Some(lines) => self.measure_when_asked(window, output, lines)?,
+                None => self.measure(window)?,
+            };
+            for measured in measured {
                 line(output, &measured)?;
             }
             end.windows += 1;
@@ -256,6 +293,32 @@ impl<'a> Session<'a> {
         line(output, &end)?;
         Ok(())
     }
+}
+
+/// The furthest start that a controller may name: a later one is of another clock.
+const MAX_WAIT_NS: u64 = 60_000_000_000;
+
+/// Report that a window is ready, and return the instant at which it begins; `None` if the
+/// controller is gone or a stop is requested.
+fn agree(
+    window: &Window,
+    output: &mut impl Write,
+    lines: &mut Lines,
+) -> Result<Option<u64>, Failure> {
+    line(output, &ReadyLine { id: &window.id })?;
+    let Some(read) = lines.read()? else {
+        return Ok(None);
+    };
+    let start: Start = serde_json::from_str(&read)
+        .map_err(|error| Failure::Command(format!("{read:?}: {error}")))?;
+    let (at, now) = (start.start_monotonic_ns, sys::now_ns());
+    if at > now + MAX_WAIT_NS {
+        let text = format!(
+            "start_monotonic_ns: {at} is more than a minute ahead of this host's monotonic clock, {now}"
+        );
+        return Err(Failure::Command(text));
+    }
+    Ok(Some(at))
 }
 
 /// Return how a pool reaches an instance, and what it asks it for.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Responder, plan, unused_address};
 use serde_json::{Value, json};
+use tuner_loadgen::sys;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
 
@@ -143,6 +144,62 @@ fn nonsense_from_the_controller_is_refused() {
         program.say(nonsense);
         assert_eq!(program.code(), 2, "{nonsense}");
     }
+}
+
+/// A plan whose windows wait for the instant at which they begin.
+fn waiting(server: &Responder, n: usize) -> Value {
+    let mut plan = windows(server, n);
+    plan["wait_to_start"] = json!(true);
+    plan
+}
+
+/// Each window begins at the instant that the controller names, once its connections are open; one
+/// that is in the past already begins at once, and shows its true start.
+#[test]
+fn windows_begin_when_they_are_asked_to() {
+    let server = Responder::good();
+    let mut program = Controlled::start(&waiting(&server, 2), &["--control"]);
+    let warmup_ns = |line: &Value| (line["warmup_s"].as_f64().unwrap() * 1e9) as u64;
+    assert_eq!(program.line(), json!({"type": "ready", "id": "w0"}));
+    let at = sys::now_ns() + 50_000_000;
+    program.say(&json!({"start_monotonic_ns": at}).to_string());
+    let line = program.line();
+    let began = line["started_monotonic_ns"].as_u64().unwrap();
+    assert_eq!(began, at + warmup_ns(&line));
+    assert_eq!(line["completed"], line["offered"]);
+    program.say(r#"{"next":"go"}"#);
+    assert_eq!(program.line(), json!({"type": "ready", "id": "w1"}));
+    program.say(&json!({"start_monotonic_ns": at}).to_string());
+    let line = program.line();
+    assert!(line["started_monotonic_ns"].as_u64().unwrap() > began);
+    program.say(r#"{"next":"go"}"#);
+    assert_eq!(program.line()["reason"], "done");
+    assert_eq!(program.code(), 0);
+}
+
+/// What is no start is refused: another line, an instant of another clock, and a plan without a
+/// controller. At the end of its input the program ends without a window.
+#[test]
+fn a_start_that_is_none_is_refused() {
+    let server = Responder::good();
+    for nonsense in [
+        r#"{"next":"go"}"#,
+        r#"{"start_monotonic_ns":9000000000000000000}"#,
+    ] {
+        let mut program = Controlled::start(&waiting(&server, 1), &["--control"]);
+        program.line();
+        program.say(nonsense);
+        assert_eq!(program.line(), Value::Null);
+        assert_eq!(program.code(), 2, "{nonsense}");
+    }
+    let mut program = Controlled::start(&waiting(&server, 1), &["--control"]);
+    program.line();
+    program.input = None;
+    assert_eq!(program.line(), Value::Null);
+    assert_ne!(program.code(), 0);
+    let mut program = Controlled::start(&waiting(&server, 1), &[]);
+    assert_eq!(program.line(), Value::Null);
+    assert_eq!(program.code(), 2);
 }
 
 /// While it waits for the controller it takes no CPU time.

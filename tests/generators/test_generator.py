@@ -33,9 +33,13 @@ from tuner.generators.generator import (
 from tuner.generators.h2load import H2loadGenerator
 from tuner.generators.native import NativeGenerator
 from tuner.generators.place import GeneratorHost
+from tuner.generators.share import Share
+from tuner.generators.shared import Member, SharedGenerator
 from tuner.generators.wrk2 import Wrk2Generator
 from tuner.hosts import local
+from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import split_cores
+from tuner.measurement.clocks import ClockReading
 from tuner.measurement.instrument import LOADS, Mode
 from tuner.measurement.latency import decode
 from tuner.measurement.stalls import CYCLES, StallRule
@@ -147,6 +151,8 @@ def real(name: str, folder: Path) -> LoadGenerator:
     cores = split_cores(sorted(os.sched_getaffinity(0)), backend=False)
     if name == "native":
         return NativeGenerator(loadgen_binary(), cores, StallRule())
+    if name == "several":
+        return several(cores)
     if name == "wrk2":
         return Wrk2Generator(cores, wrk2(folder))
     if shutil.which(name) is None:
@@ -154,9 +160,36 @@ def real(name: str, folder: Path) -> LoadGenerator:
     return H2loadGenerator(cores)
 
 
-REAL = [pytest.param(name, marks=needs_nginx) for name in LOADS]
-TIMED = pytest.mark.parametrize(
+def several(cores: CoreSplit) -> SharedGenerator:
+    """Return two generators that share a load, both on this machine and its clock.
+
+    They have one core between them, so neither spins.
+    """
+
+    def read_clock() -> ClockReading:
+        asked_ns = time.monotonic_ns()
+        return ClockReading(asked_ns, time.monotonic_ns(), time.monotonic_ns())
+
+    calm = replace(cores, shared=True)
+    names = ("first", "second")
+    natives = [
+        NativeGenerator(loadgen_binary(), calm, StallRule(), share=Share(place, len(names)))
+        for place in range(len(names))
+    ]
+    members = zip(names, natives, strict=True)
+    return SharedGenerator([Member(name, native, read_clock) for name, native in members])
+
+
+REAL = [pytest.param(name, marks=needs_nginx) for name in (*LOADS, "several")]
+SLICED = pytest.mark.parametrize(
     "case", ["simulated", pytest.param("native", marks=needs_nginx)], indirect=True, scope="module"
+)
+"""The generators whose windows instances can share in slices."""
+TIMED = pytest.mark.parametrize(
+    "case",
+    ["simulated", *(pytest.param(name, marks=needs_nginx) for name in ("native", "several"))],
+    indirect=True,
+    scope="module",
 )
 """The generators that report when each request was due."""
 
@@ -356,7 +389,7 @@ class TestLoadGenerator:
         assert (raw.mode, raw.rate_per_s) == ("closed", 0.0)
         assert raw.completed > RATE_PER_S * DURATION_S
 
-    @TIMED
+    @SLICED
     def test_instances_share_a_window_in_slices(self, case: Case) -> None:
         """Each has a part of its own, with as much time and its own share of the load."""
         found = run(case, shared(case))

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import InstrumentError
-from tuner.measurement.clocks import ClockOffset, ClockReading, aligned, difference
+from tuner.measurement.clocks import (
+    WANDER,
+    ClockOffset,
+    ClockReading,
+    aligned,
+    difference,
+    error_since,
+    narrowest,
+)
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -91,3 +99,47 @@ def test_readings_that_cannot_be_are_refused(readings: list[ClockReading], words
     """A clock that was set would move stalls to where they were not."""
     with pytest.raises(InstrumentError, match=words):
         difference(readings, WINDOW)
+
+
+def test_the_quickest_reading_counts() -> None:
+    """It has the smallest error."""
+    slow, quick = ClockReading(0, 5 * MS, 9 * MS), ClockReading(9 * MS, 10 * MS, 11 * MS)
+    assert narrowest([slow, quick]) == quick
+    assert quick.offset == ClockOffset(0, MS)
+
+
+@given(OFFSETS, DRIFTS, DRIFTS, DELAYS, DELAYS, st.floats(0, 1))
+def test_the_first_offset_holds_through_a_window(
+    ahead_ns: int,
+    drift: float,
+    turn: float,
+    there: tuple[int, int],
+    back: tuple[int, int],
+    when: float,
+) -> None:
+    """The clock is as far from its first reading's offset as the bound says, at any moment.
+
+    Its drift is any, and changes in the middle by as much as is allowed.
+    """
+    second = drift + turn / 0.9e-3 * WANDER
+    middle = (WINDOW[0] + WINDOW[1]) // 2
+
+    def theirs(ours_ns: int) -> int:
+        first, last = min(ours_ns, middle) - WINDOW[0], max(0, ours_ns - middle)
+        return ours_ns + ahead_ns + round(first * drift + last * second)
+
+    def read(at: int, delays: tuple[int, int]) -> ClockReading:
+        return ClockReading(at, theirs(at + delays[0]), at + sum(delays))
+
+    before, after = read(WINDOW[0] - sum(there), there), read(WINDOW[1], back)
+    error_ns = error_since(before, after)
+    at = round(WINDOW[0] + when * (WINDOW[1] - WINDOW[0]))
+    assert abs(theirs(at) - at - before.offset.ahead_ns) <= error_ns + 2
+
+
+def test_a_clock_that_was_set_is_noticed() -> None:
+    """It moved further than two clocks drift apart."""
+    before = ClockReading(WINDOW[0], WINDOW[0], WINDOW[0] + MS)
+    after = ClockReading(WINDOW[1], WINDOW[1] + 5 * MS, WINDOW[1] + MS)
+    with pytest.raises(InstrumentError, match=r"moved by 5\.000 ms in 1\.0 s: it was set"):
+        error_since(before, after)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tuner.generators.generator import LoadGenerator, WatchesStalls
 from tuner.goals.goals import Goals
 from tuner.judge.claimable import ESTIMATED, P99, CoreStalls, from_stalls
@@ -77,6 +79,15 @@ def in_place_note(lease_s: float) -> str:
         "in place: tuner stops and starts the target's own service with changed files for every"
         " window, which affects its users, and restores its files and state at the end; the target"
         f" restores them by itself after {lease_s:.0f} s without a heartbeat"
+    )
+
+
+def shared_load_note(members: Sequence[str], clock_error_ns: int) -> str:
+    """Return a note on the generators of a load, and on what does not hold over all of them."""
+    return (
+        f"{len(members)} generators share the load, each with an equal part: {', '.join(members)};"
+        f" their clocks agree within {clock_error_ns / 1e3:,.0f} µs, so arms have windows of their"
+        " own instead of slices, and busy cycles are longer by that time"
     )
 
 

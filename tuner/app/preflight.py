@@ -12,7 +12,7 @@ from tuner.app.premises import Premises
 from tuner.app.resolve import Resolved, resolve
 from tuner.definition.sampler_names import check_code
 from tuner.definition.study import StudyDefinition
-from tuner.generators.generator import LoadGenerator
+from tuner.generators.generator import LoadGenerator, SharesLoad
 from tuner.goals.goals import Goals
 from tuner.hosts.ansible import KernelLoan
 from tuner.hosts.host_locks import HostLocks
@@ -154,11 +154,23 @@ def _notes(
             generator=found.premises.generates_there,
             wanted=definition.cpus,
         ),
+        *_shared_load(generator),
         *([notes.kernel_note(space, lease_s)] if bound.kernel is not None else []),
         *([notes.in_place_note(service_lease_s(definition))] if definition.in_place else []),
         *([] if definition.inventory or reports_waits() else [notes.NO_SCHEDSTAT]),
         *([notes.KEPT_STALLS] if definition.stalls == KEEP else []),
     )
+
+
+def _shared_load(generator: LoadGenerator) -> list[str]:
+    """Return a note on several generators, all of which are fit for it.
+
+    Raises:
+        InstrumentError: the clock or the program of one cannot be used.
+    """
+    if not isinstance(generator, SharesLoad) or not generator.members:
+        return []
+    return [notes.shared_load_note(generator.members, generator.clock_error_ns())]
 
 
 def kernel_loan(definition: StudyDefinition) -> KernelLoan:

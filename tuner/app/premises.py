@@ -23,6 +23,8 @@ from tuner.errors import DefinitionError, HostError
 from tuner.generators.generator import LoadGenerator
 from tuner.generators.h2load import H2loadGenerator
 from tuner.generators.native import NativeGenerator
+from tuner.generators.share import WHOLE, Share
+from tuner.generators.shared import Member, SharedGenerator
 from tuner.generators.watched import WatchedGenerator
 from tuner.generators.wrk2 import Wrk2Generator
 from tuner.hosts import counters, kernel, local, remote
@@ -45,6 +47,7 @@ from tuner.machine.placement import (
     place_server,
 )
 from tuner.machine.topology import Topology
+from tuner.measurement.clocks import ClockReading
 from tuner.measurement.instrument import Load
 from tuner.measurement.stalls import StallRule
 from tuner.own.target import THIS_MACHINE, Target
@@ -57,6 +60,8 @@ from tuner.servers.server import Server
 from tuner.space.kernel import KernelState
 
 LOOPBACK = "127.0.0.1"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Identity of a running kernel (random(4)), which its containers share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +118,13 @@ class Premises(Protocol):
         """
         ...
 
+    @property
+    def generators(self) -> int:
+        """Number of hosts that offer the load together."""
+        ...
+
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
-        """Return CPUs for a generator on several cores; fewer if its host is too small."""
+        """Return CPUs for a generator on several cores; fewer if a host of it is too small."""
         ...
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
@@ -224,6 +234,11 @@ class ThisMachine:
         """Implement ``Premises.cores``."""
         return place(self._host.layout, backend=backend, wanted=wanted)
 
+    @property
+    def generators(self) -> int:
+        """Implement ``Premises.generators``."""
+        return 1
+
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
         """Implement ``Premises.generator_cpus``."""
         return generator_cpus(self._host.layout, cores, apart=False)
@@ -290,7 +305,7 @@ class ThisMachine:
 
 
 class Fleet:
-    """Target, generator and backend of an inventory.
+    """Target, generators and backend of an inventory.
 
     Args:
         inventory: the hosts.
@@ -298,6 +313,7 @@ class Fleet:
     """
 
     def __init__(self, inventory: Inventory, *, serves: str = "") -> None:
+        _refuse_target_among(inventory)
         self._inventory = inventory
         self._serves = serves
         self._turn: tuple[HostLocks, CoreSplit] | None = None
@@ -324,7 +340,9 @@ class Fleet:
         """Implement ``Premises.words``."""
         hosts = self._inventory
         backend = f", backend {hosts.backend.name}" if hosts.backends else ""
-        return f"target {hosts.target.name}, generator {hosts.generator.name}{backend}"
+        names = [host.name for host in hosts.generators]
+        load = f"generator{'s' if names[1:] else ''} {', '.join(names)}"
+        return f"target {hosts.target.name}, {load}{backend}"
 
     @property
     def target(self) -> Target:
@@ -340,7 +358,8 @@ class Fleet:
         if self.generates_there:
             split = place(target, backend=backend and not apart, wanted=here)
         else:
-            generator = place_generator(self._layout(hosts.generator), wanted)
+            # CPUs that the user names must be there on each of the hosts.
+            generator, *_ = [place_generator(self._layout(h), wanted) for h in hosts.generators]
             server, behind = place_server(target, backend=backend and not apart, wanted=here)
             split = CoreSplit(generator, server, behind, shared=False)
         if not (backend and apart):
@@ -348,10 +367,25 @@ class Fleet:
         theirs = place_backend(self._layout(hosts.backend), wanted)
         return replace(split, backend=theirs, backend_apart=True)
 
+    @property
+    def generators(self) -> int:
+        """Implement ``Premises.generators``."""
+        return len(self._inventory.generators)
+
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
-        """Implement ``Premises.generator_cpus``."""
-        layout = self._layout(self._inventory.generator)
-        return generator_cpus(layout, cores, apart=not self.generates_there)
+        """Implement ``Premises.generator_cpus``; of several hosts, CPUs that all have."""
+        layouts = [self._layout(host) for host in self._inventory.generators]
+        apart = not self.generates_there
+        cpus = generator_cpus(layouts[0], cores, apart=apart)
+        common = set(cpus).intersection(*(layout.allowed for layout in layouts))
+        return tuple(cpu for cpu in cpus if cpu in common)
+
+    def _generator_cpus_on(self, host: Host, cores: CoreSplit) -> tuple[int, ...]:
+        """Return the CPUs of a generator: those of the first, or each host's by the rules."""
+        first = self._inventory.generator
+        if host == first or cores.generator != place_generator(self._layout(first)):
+            return cores.generator
+        return place_generator(self._layout(host))
 
     def _layout(self, host: Host) -> Topology:
         return self._facts[host.name].host.layout
@@ -362,7 +396,7 @@ class Fleet:
         hosts = self._inventory
         wanted: dict[str, set[int]] = {}
         for host, cpus in (
-            (hosts.generator, cores.generator),
+            *((host, self._generator_cpus_on(host, cores)) for host in hosts.generators),
             (hosts.target, cores.server),
             (hosts.backend, cores.backend),
         ):
@@ -404,20 +438,59 @@ class Fleet:
                 path="--load",
             )
         hosts, rule = self._inventory, StallRule()
-        host = hosts.generator
-        same_host = host.name == hosts.target.name
-        there = self._facts[host.name].loadgen
-        agent = self._connections.agent(host)
-        place = remote.RemoteGeneratorHost(
-            host, agent, self._connections.path(host), there, watches_server=same_host
-        )
-        native = NativeGenerator(Path(there), cores, rule, place)
-        if same_host:
-            return native
+        if self.generates_there:
+            return self._native(hosts.generator, cores)
+        inner: NativeGenerator | SharedGenerator
+        if self.generators > 1:
+            crowded = self._crowded(cores)
+            inner = SharedGenerator(
+                [
+                    self._member(host, cores, Share(place, self.generators), crowded)
+                    for place, host in enumerate(hosts.generators)
+                ]
+            )
+        else:
+            inner = self._native(hosts.generator, cores)
+        agent = self._connections.agent(hosts.generator)
         ticker = [self._facts[hosts.target.name].loadgen, "ticker"]
         ticker += ["--cpus", ",".join(map(str, cores.server)), "--gap", f"{rule.gap_us:.0f}"]
         target = self._connections.agent(hosts.target)
-        return WatchedGenerator(native, RemoteWatch(target, agent, ticker, rule))
+        return WatchedGenerator(inner, RemoteWatch(target, agent, ticker, rule))
+
+    def _crowded(self, cores: CoreSplit) -> frozenset[str]:
+        """Return the generators that share a CPU, since their hosts are of one machine."""
+        users: dict[tuple[bytes, int], list[str]] = {}
+        for host in self._inventory.generators:
+            machine = self._connections.agent(host).read(_BOOT_ID)
+            for cpu in self._generator_cpus_on(host, cores):
+                users.setdefault((machine, cpu), []).append(host.name)
+        return frozenset(name for names in users.values() if names[1:] for name in names)
+
+    def _member(
+        self, host: Host, cores: CoreSplit, share: Share, crowded: Collection[str]
+    ) -> Member:
+        agent = self._connections.agent(host)
+
+        def read_clock() -> ClockReading:
+            return agent.clocks()["monotonic_ns"]
+
+        # Generators that spin on one CPU would keep each other from it for milliseconds.
+        native = self._native(host, cores, share, spins=host.name not in crowded)
+        return Member(host.name, native, read_clock)
+
+    def _native(
+        self, host: Host, cores: CoreSplit, share: Share = WHOLE, *, spins: bool = True
+    ) -> NativeGenerator:
+        there = self._facts[host.name].loadgen
+        place = remote.RemoteGeneratorHost(
+            host,
+            self._connections.agent(host),
+            self._connections.path(host),
+            there,
+            watches_server=host.name == self._inventory.target.name,
+        )
+        own = replace(cores, generator=self._generator_cpus_on(host, cores))
+        return NativeGenerator(Path(there), own, StallRule(), place, share, spins=spins)
 
     @contextlib.contextmanager
     def lab(self, folder: Path, loan: KernelLoan | None) -> Iterator[Lab]:
@@ -493,7 +566,7 @@ class Fleet:
             if missing:
                 raise HostError(f"no facts of {', '.join(h.name for h in missing)}")
             wanted = remote.checksum(binary)
-            measuring = (hosts.target, hosts.generator, hosts.backend)
+            measuring = (hosts.target, *hosts.generators, hosts.backend)
             stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
             # Nothing is installed for a service that is tuned in place.
             program = self._serves or lab_backend.SERVER.name
@@ -513,6 +586,17 @@ class Fleet:
                 playbooks, servers=serving, hosts=measuring, loadgen=binary, program=program
             )
             return dict(remote.read_facts(playbooks, hosts.in_use)) if bare else found
+
+
+def _refuse_target_among(hosts: Inventory) -> None:
+    """Raise DefinitionError if one of several generators is the target."""
+    name = hosts.target.name
+    if hosts.generators[1:] and name in {host.name for host in hosts.generators}:
+        raise DefinitionError(
+            f"{name} is the target and one of several generators, whose load it would disturb; leave"
+            " it out of the group generators",
+            path="--inventory",
+        )
 
 
 def lab_folder(study: Path) -> Path:

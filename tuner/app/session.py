@@ -20,6 +20,7 @@ from tuner.app.premises import Lab
 from tuner.app.progress import RunProgress
 from tuner.app.writing import writing_results
 from tuner.errors import DefinitionError, HostError
+from tuner.generators.generator import members_of
 from tuner.generators.native import NativeGenerator
 from tuner.hosts.deployer import InstanceSpec
 from tuner.measurement.stalls import CYCLES
@@ -319,6 +320,8 @@ def _bench(
         read_log=lab.read_log,
         address=lab.address,
         exclusive=found.kernel is not None,
+        # The turns of several generators would differ by the error of their clocks.
+        slices=not members_of(found.generator),
         freezes=isinstance(found.generator, NativeGenerator),
         makers={program: partial(make_of, known) for program, known in by_program.items()},
     )

@@ -130,6 +130,29 @@ class ShowsProcesses(Protocol):
 
 
 @runtime_checkable
+class SharesLoad(Protocol):
+    """A generator that may consist of several."""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Hosts of the generators that share the load; empty if there is one."""
+        ...
+
+    def clock_error_ns(self) -> int:
+        """Return how well the instants of the generators agree, ns.
+
+        Raises:
+            InstrumentError: one of them cannot share a load.
+        """
+        ...
+
+
+def members_of(generator: LoadGenerator) -> tuple[str, ...]:
+    """Return the hosts of generators that share a load; empty if there is one."""
+    return generator.members if isinstance(generator, SharesLoad) else ()
+
+
+@runtime_checkable
 class WatchesStalls(Protocol):
     """A generator that can detect stalls of the host without load."""
 

@@ -1,6 +1,7 @@
 """The adapter for tuner-loadgen, with one process per plan and one JSON line per window.
 
-After every window the process waits for tuner's answer, so that none of tuner's own work (reading
+``NativeGenerator.run`` measures a plan; ``running`` is for a caller that lets several generators
+begin each window together (``tuner.generators.shared``). After every window the process waits for tuner's answer, so that none of tuner's own work (reading
 samples, the record, the decision to drop a candidate) runs during a window.
 """
 
@@ -23,6 +24,7 @@ import numpy as np
 from tuner.errors import HostError, InstrumentError
 from tuner.generators.generator import HOST, Endpoint, Next, WindowPlan, WindowSpec
 from tuner.generators.place import GeneratorHost, LocalGeneratorHost
+from tuner.generators.share import WHOLE, Share
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.cycles import Traffic
 from tuner.measurement.instrument import NATIVE, Instrument, Mode
@@ -51,12 +53,23 @@ class NativeGenerator:
         cores: CPUs for the load and for the server; the ticker watches the latter.
         rule: the stall rule; the generator reports gaps from its length on as stalls.
         place: host of the generator; by default this machine.
+        share: its part of the load. With several generators, each window waits for its start.
+        spins: whether it may keep its CPUs busy while it waits for the next request.
     """
 
     def __init__(
-        self, binary: Path, cores: CoreSplit, rule: StallRule, place: GeneratorHost | None = None
+        self,
+        binary: Path,
+        cores: CoreSplit,
+        rule: StallRule,
+        place: GeneratorHost | None = None,
+        share: Share = WHOLE,
+        *,
+        spins: bool = True,
     ) -> None:
         self._binary = binary
+        self._spins = spins and not cores.shared
+        self._share = share
         self._place = place or LocalGeneratorHost(binary)
         self._cores = cores
         self._rule = rule
@@ -98,29 +111,28 @@ class NativeGenerator:
         """Implement ``LoadGenerator.run``."""
         if not plan.windows:
             return
+        with self.running(plan) as running:
+            while windows := running.windows():
+                answers = []
+                for window in windows:
+                    answers.append(after(window))
+                    running.touch()
+                running.go_on(answers)
+
+    @contextlib.contextmanager
+    def running(self, plan: WindowPlan) -> Iterator[RunningPlan]:
+        """Start a plan with at least one window; end the process with the context.
+
+        Raises:
+            InstrumentError: the generator is missing.
+        """
         longest_s = max(_lasts_s(window) for window in plan.windows)
         patience_s = longest_s + plan.workload.timeout_s + _SILENCE_S
         with self._place.folder() as samples_dir:
             text = json.dumps(self._plan(plan, samples_dir), separators=(",", ":"))
             with self._process(patience_s) as (process, touch):
                 _write(process, text)
-                parts: list[Mapping[str, Any]] = []
-                for line in _lines(process):
-                    touch()
-                    if line["type"] == "end":
-                        return
-                    if line["type"] != "window":
-                        continue
-                    parts.append(line)
-                    if len(parts) < _shared_by(line):
-                        continue
-                    answers = []
-                    for window in _windows(parts, self._place):
-                        answers.append(after(window))
-                        touch()
-                    parts.clear()
-                    _write(process, _control(answers))
-                raise InstrumentError(f"tuner-loadgen ended too early: {_last_words(process)}")
+                yield RunningPlan(process, touch, self._place)
 
     def _plan(self, plan: WindowPlan, samples_dir: str) -> dict[str, Any]:
         def put(name: str, text: str) -> str:
@@ -135,7 +147,7 @@ class NativeGenerator:
         return {
             "version": 1,
             "cpus": list(self._cores.generator),
-            "spin": {"last_us": 50} if self._cores.shared else "full",
+            "spin": "full" if self._spins else {"last_us": 50},
             "ticker": ticker if same_host and not self._cores.shared else None,
             "gap_us": self._rule.gap_us,
             "samples_dir": samples_dir,
@@ -144,7 +156,8 @@ class NativeGenerator:
                 _instance(wire, endpoint if same_host else replace(endpoint, pids=()))
                 for endpoint in plan.endpoints
             ],
-            "windows": [_asked(plan.workload, spec, put) for spec in plan.windows],
+            "windows": [_asked(plan.workload, spec, put, self._share) for spec in plan.windows],
+            **({} if self._share.is_whole else {"wait_to_start": True}),
         }
 
     @contextlib.contextmanager
@@ -205,6 +218,65 @@ class NativeGenerator:
         return done.stdout.strip()
 
 
+class RunningPlan:
+    """A process that measures the windows of a plan, one after another.
+
+    Args:
+        process: tuner-loadgen, or SSH's process that carries its streams.
+        touch: resets the watchdog.
+        place: host of the generator, with its files of samples.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[str], touch: Callable[[], None], place: GeneratorHost
+    ) -> None:
+        self.touch = touch
+        self._process = process
+        self._place = place
+        self._reported = _lines(process)
+
+    def ready(self) -> bool:
+        """Wait until the connections of the next window are open; return False after the last.
+
+        Only for a generator with a share of the load.
+
+        Raises:
+            InstrumentError: the generator died, or broke its protocol.
+        """
+        return self._next("ready") is not None
+
+    def start(self, monotonic_ns: int) -> None:
+        """Begin the warm-up of the window at an instant of the monotonic clock of its host."""
+        _write(self._process, json.dumps({"start_monotonic_ns": monotonic_ns}))
+
+    def windows(self) -> list[RawWindow]:
+        """Return the next window, in parts if instances share it; nothing after the last.
+
+        Raises:
+            InstrumentError: the generator died, or broke its protocol.
+        """
+        parts: list[Mapping[str, Any]] = []
+        while line := self._next("window"):
+            parts.append(line)
+            if len(parts) >= _shared_by(line):
+                return _windows(parts, self._place)
+        return []
+
+    def go_on(self, answers: Sequence[Next]) -> None:
+        """Pass the decisions after a window on to the generator."""
+        _write(self._process, _control(answers))
+
+    def _next(self, wanted: str) -> Mapping[str, Any] | None:
+        """Return the next line of a type; None at the end of the plan."""
+        for line in self._reported:
+            self.touch()
+            if line["type"] == "end":
+                return None
+            if line["type"] == wanted:
+                return line
+        raise InstrumentError(f"tuner-loadgen ended too early: {_last_words(self._process)}")
+
+
 def _prefer(pid: int) -> None:
     """Raise the generator's priority if that is allowed (sched(7)).
 
@@ -235,15 +307,15 @@ def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
     return fields
 
 
-def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
-    """Return one window as fields of the plan."""
+def _asked(workload: Workload, spec: WindowSpec, put: Put, share: Share) -> dict[str, Any]:
+    """Return one window as fields of the plan, with one generator's share of the load."""
     fields = {
         "id": spec.window_id,
         **_measured(spec),
         "mode": spec.mode,
-        **_schedule(workload.arrival, spec, put),
-        "seed": spec.seed,
-        "connections": workload.connections,
+        **_schedule(workload.arrival, spec, put, share),
+        "seed": share.seed(spec.seed),
+        "connections": share.connections(workload.connections),
         "warmup_s": spec.warmup_s * len(spec.instances),
         "duration_s": spec.duration_s * len(spec.instances),
         "timeout_s": workload.timeout_s,
@@ -273,13 +345,14 @@ def _lasts_s(spec: WindowSpec) -> float:
     return len(spec.instances) * (spec.warmup_s + spec.duration_s)
 
 
-def _schedule(arrival: Arrival, spec: WindowSpec, put: Put) -> dict[str, Any]:
+def _schedule(arrival: Arrival, spec: WindowSpec, put: Put, share: Share) -> dict[str, Any]:
     """Return the arrival schedule of a window as fields of the plan."""
     if isinstance(arrival, str) or spec.mode == "closed":
         process = arrival if isinstance(arrival, str) else "poisson"
-        return {"rate_per_s": spec.rate_per_s, "arrival": process}
+        phase = {} if share.is_whole or process != "constant" else {"phase": share.phase}
+        return {"rate_per_s": share.rate(spec.rate_per_s), "arrival": process, **phase}
     if isinstance(arrival, Profile):
-        pieces = arrival.pieces(spec.rate_per_s, spec.duration_s)
+        pieces = arrival.pieces(share.rate(spec.rate_per_s), spec.duration_s)
         return {
             "rates": [
                 {"for_s": seconds, "rate_per_s": start, "to_rate_per_s": end}
@@ -294,7 +367,7 @@ def _schedule(arrival: Arrival, spec: WindowSpec, put: Put) -> dict[str, Any]:
             f"the recording {arrival.path} has a pause longer than a window of"
             f" {spec.duration_s:g} s at {spec.rate_per_s:,.0f}/s; raise --rate or --time"
         )
-    text = "".join(f"{instant:.9f}\n" for instant in instants)
+    text = "".join(f"{instant:.9f}\n" for instant in share.instants(instants))
     return {"instants_file": put(f"{spec.window_id}.instants", text)}
 
 
@@ -409,6 +482,7 @@ def _window(line: Mapping[str, Any], place: GeneratorHost) -> RawWindow:
         connections=line["connections"],
         duration_s=line["duration_s"],
         started_unix_s=line["started_unix_ns"] / 1e9,
+        started_monotonic_ns=line.get("started_monotonic_ns"),
         offered=line["offered"],
         completed=line["completed"],
         errors=line["errors"],

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tuner.generators.generator import Next, WindowPlan
+from tuner.generators.generator import Next, WindowPlan, members_of
 from tuner.generators.native import NativeGenerator
+from tuner.generators.shared import SharedGenerator
 from tuner.measurement.instrument import Instrument, Mode
 from tuner.measurement.window import RawWindow
 from tuner.workload.workload import Workload
@@ -34,14 +35,14 @@ class Onlooker(Protocol):
 
 
 class WatchedGenerator:
-    """The native generator on another host, with an observer on the target.
+    """The native generator on another host, or several, with an observer on the target.
 
     Args:
-        inner: the generator.
+        inner: the generator, or those that share the load.
         onlooker: the observer on the target.
     """
 
-    def __init__(self, inner: NativeGenerator, onlooker: Onlooker) -> None:
+    def __init__(self, inner: NativeGenerator | SharedGenerator, onlooker: Onlooker) -> None:
         self._inner = inner
         self._onlooker = onlooker
 
@@ -54,6 +55,15 @@ class WatchedGenerator:
     def instrument(self) -> Instrument:
         """Implement ``LoadGenerator.instrument``."""
         return self._inner.instrument
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Implement ``SharesLoad.members``."""
+        return members_of(self._inner)
+
+    def clock_error_ns(self) -> int:
+        """Implement ``SharesLoad.clock_error_ns``."""
+        return self._inner.clock_error_ns() if isinstance(self._inner, SharedGenerator) else 0
 
     def refuses(self, workload: Workload, mode: Mode) -> str:
         """Implement ``LoadGenerator.refuses``."""

@@ -157,7 +157,7 @@ class Inventory:
 
     @property
     def generator(self) -> Host:
-        """The host that offers the load."""
+        """The host that offers the load, or the first of several."""
         return self.generators[0]
 
     @property
@@ -168,7 +168,7 @@ class Inventory:
     @property
     def in_use(self) -> tuple[Host, ...]:
         """The hosts of one study, each once."""
-        used = (self.target, *self.generators[:1], self.backend)
+        used = (self.target, *self.generators, self.backend)
         return tuple({host.name: host for host in used}.values())
 
 

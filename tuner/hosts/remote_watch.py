@@ -106,6 +106,8 @@ class RemoteWatch:
         answer, steal_s = self._answer, self._stolen_s
         try:
             clock = self._clocks.ahead()
+            # Of several generators, that clock is the first one's, near the common time.
+            clock = replace(clock, error_ns=clock.error_ns + window.guard_ns)
         except InstrumentError as error:
             # A clock was set: this window cannot be judged, but later ones can.
             return replace(window, faults=(*window.faults, str(error)))

@@ -20,6 +20,11 @@ DRIFT = 1e-3
 """Largest drift between two clocks, s/s: each is slewed by up to 500 ppm (adjtimex(2))."""
 
 
+WANDER = 1e-4
+"""Largest change of the drift between two clocks within a window, s/s. NTP's daemons change the
+frequency by parts per million once a clock is set; oscillators change far less."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClockReading:
     """One answer of the other clock: it showed ``theirs_ns`` between two instants of ours."""
@@ -27,6 +32,12 @@ class ClockReading:
     asked_ns: int
     theirs_ns: int
     answered_ns: int
+
+    @property
+    def offset(self) -> ClockOffset:
+        """The offset of the clock at the reading."""
+        ahead_ns = self.theirs_ns - (self.asked_ns + self.answered_ns) // 2
+        return ClockOffset(ahead_ns, (self.answered_ns - self.asked_ns + 1) // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,35 @@ def difference(
     low, high = int(lowest), int(highest)
     ahead_ns = (low + high) // 2
     return ClockOffset(ahead_ns, high - ahead_ns)
+
+
+def narrowest(readings: Iterable[ClockReading]) -> ClockReading:
+    """Return the reading with the shortest round trip, which has the smallest error."""
+    return min(readings, key=lambda reading: reading.answered_ns - reading.asked_ns)
+
+
+def error_since(before: ClockReading, after: ClockReading, *, drift: float = DRIFT) -> int:
+    """Return how far a clock may have been from its first reading's offset in a window, ns.
+
+    Args:
+        before: reading right before the window.
+        after: reading right after it.
+        drift: largest drift between the clocks, s/s.
+
+    Between the readings the offset is that of a steady drift, up to ``WANDER``: a drift that
+    changes by Δ in the middle of a time T departs from the line by at most Δ·T/4.
+
+    Raises:
+        InstrumentError: the clocks drifted more than two clocks can: one was set.
+    """
+    first, last = before.offset, after.offset
+    lasted_ns = after.answered_ns - before.asked_ns
+    moved_ns = abs(last.ahead_ns - first.ahead_ns)
+    if moved_ns > first.error_ns + last.error_ns + math.ceil(drift * lasted_ns):
+        raise InstrumentError(
+            f"the clock moved by {moved_ns / 1e6:.3f} ms in {lasted_ns / 1e9:.1f} s: it was set"
+        )
+    return max(first.error_ns, last.error_ns) + moved_ns + math.ceil(WANDER * lasted_ns / 4)
 
 
 def aligned(

@@ -35,7 +35,8 @@ class Samples:
     2 still in flight when the drain ended, 3 never sent, 4 error. For 1 to 3 ``completed_ns``
     is the instant of giving up, so that ``completed - intended`` is the least age it reached.
     ``first_ns`` is the instant of the answer's first byte; without one, that of ``completed_ns``.
-    It is None if the generator does not report it.
+    It is None if the generator does not report it. ``source`` is the place of the generator that
+    sent the request; None if there is one.
     """
 
     intended_ns: NDArray[np.int64]
@@ -43,6 +44,18 @@ class Samples:
     completed_ns: NDArray[np.int64]
     outcome: NDArray[np.uint8]
     first_ns: NDArray[np.int64] | None = None
+    source: NDArray[np.uint8] | None = None
+
+    def of(self, place: int) -> Samples:
+        """Return the requests of one of several generators."""
+        chosen = self.source == place
+        return Samples(
+            self.intended_ns[chosen],
+            self.written_ns[chosen],
+            self.completed_ns[chosen],
+            self.outcome[chosen],
+            None if self.first_ns is None else self.first_ns[chosen],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +169,23 @@ class RawWindow(WindowCounts):
     """Requests of all arms that shared the window; None: the window's own."""
     faults: tuple[str, ...] = ()
     """Faults of the generator itself, in words; the window then does not count."""
+    started_monotonic_ns: int | None = None
+    """Start of the measured part on the monotonic clock of the generator's host."""
+    sources: tuple[Source, ...] = ()
+    """The generators that shared the load, by their place; empty if there is one."""
+    guard_ns: int = 0
+    """Largest distance of an instant of several generators from its true place on their common time
+    axis: half a round trip to the generator's clock, and its drift. Stalls include it already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One of several generators that share the load of a window."""
+
+    name: str
+    """Its host."""
+    busy_share: float
+    """Share of the measured part in which its loop had work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +311,18 @@ class _Latencies:
     late: int
     """Requests answered too late for the offered rate."""
     first_byte: Latency | None = None
+    by_source: tuple[_OfSource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _OfSource:
+    """The figures of one of several generators that its validity depends on."""
+
+    source: Source
+    offered: int
+    missed: int
+    """Requests that were not answered within the window."""
+    lag_p99_us: float
 
 
 def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
@@ -324,6 +366,26 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _La
         if raw.turns
         else _unfinished_at_end(raw, samples, rule),
         first_byte=_first_byte(samples, undisturbed, weight),
+        by_source=tuple(
+            _of_source(raw, samples, rule, weight, place) for place in range(len(raw.sources))
+        ),
+    )
+
+
+def _of_source(
+    raw: RawWindow, samples: Samples, rule: StallRule | None, weight: Weights, place: int
+) -> _OfSource:
+    own, own_weight = samples.of(place), weight[samples.source == place]
+    answered = (own.outcome == 0) & (own_weight > 0)
+    lag = summarise(
+        (own.written_ns - own.intended_ns)[answered], own_weight[answered], histogram=False
+    )
+    unanswered = int(np.isin(own.outcome, _UNANSWERED).sum())
+    return _OfSource(
+        source=raw.sources[place],
+        offered=len(own.outcome),
+        missed=_unfinished_at_end(raw, own, rule) + unanswered,
+        lag_p99_us=lag.p99_us,
     )
 
 
@@ -352,6 +414,9 @@ def weights_of(
     if rule.level is None:
         return np.where(excluded(samples.intended_ns, spans_of(raw), rule), 0.0, 1.0)
     own = samples.intended_ns, samples.completed_ns
+    if raw.guard_ns:
+        # The true times of a request lie within these, so the cycles contain the true ones.
+        own = own[0] - raw.guard_ns, own[1] + raw.guard_ns
     traffic = raw.traffic or Traffic.of([own], borders_ns)
     # A closed loop is never idle: a stall touches the requests that were under way.
     level = len(samples.outcome) if raw.mode == "closed" else rule.level
@@ -390,6 +455,8 @@ def _judge(
     """
     own: list[str] = [other] if other else []
     others = list(raw.faults)
+    alone = _missing_alone(seen.by_source, gates) if raw.mode == "open" else []
+    others += alone
     starved = raw.generator_busy_share > STARVED_SHARE
     failed = sum(raw.errors.values())
     if failed > gates.error_share * raw.offered:
@@ -398,7 +465,7 @@ def _judge(
     overloaded = False
     if raw.mode == "open":
         late = seen.late + raw.timeouts + raw.unsent + raw.in_flight
-        if late > gates.rate_error * raw.offered:
+        if late > gates.rate_error * raw.offered and not alone:
             overloaded = not starved
             words = (
                 f"achieved less than offered: {late} of {raw.offered} requests were not"
@@ -407,19 +474,7 @@ def _judge(
             (others if starved else own).append(
                 words + (f"; the generator was {raw.generator_busy_share:.0%} busy" * starved)
             )
-        lag_us, limit_us = seen.send_lag.p99_us, gates.send_lag_share * seen.stall_free.p99_us
-        # A lag that was not measured (NaN) does not prove that the generator kept up.
-        if starved and not lag_us <= limit_us:
-            lag = (
-                f"p99 of its send lag is {lag_us:.0f} µs, over {gates.send_lag_share:.0%} of the"
-                " p99"
-                if math.isfinite(lag_us)
-                else f"it was {raw.generator_busy_share:.0%} busy"
-            )
-            others.append(
-                f"the generator could not keep up: {lag}; lower --rate or give it more cores"
-                " (--generator-cpus)"
-            )
+        others += _not_keeping_up(raw, seen, gates)
     if seen.effective < gates.samples_needed:
         # A server that does not keep up leaves hardly a sample: it is never idle, so that all is
         # one busy cycle. Requests that were late due to a stall do not count as late.
@@ -438,6 +493,55 @@ def _judge(
     return (*own, *others), bool(own) and not others
 
 
+def _not_keeping_up(raw: RawWindow, seen: _Latencies, gates: Gates) -> list[str]:
+    """Return which generators were busy and sent late, in words."""
+    each = [
+        (f"the generator {of.source.name}", of.source.busy_share, of.lag_p99_us)
+        for of in seen.by_source
+    ] or [("the generator", raw.generator_busy_share, seen.send_lag.p99_us)]
+    limit_us = gates.send_lag_share * seen.stall_free.p99_us
+    found = []
+    for generator, busy_share, lag_us in each:
+        # A lag that was not measured (NaN) does not prove that the generator kept up.
+        if busy_share <= STARVED_SHARE or lag_us <= limit_us:
+            continue
+        lag = (
+            f"p99 of its send lag is {lag_us:.0f} µs, over {gates.send_lag_share:.0%} of the p99"
+            if math.isfinite(lag_us)
+            else f"it was {busy_share:.0%} busy"
+        )
+        found.append(
+            f"{generator} could not keep up: {lag}; lower --rate or give it more cores"
+            " (--generator-cpus)"
+        )
+    return found
+
+
+def _missing_alone(by_source: Sequence[_OfSource], gates: Gates) -> list[str]:
+    """Return which generators missed their part of the rate while the others did not, in words.
+
+    A server that cannot keep up answers all of them late. One generator misses alone if its share
+    of such requests is above the gate and more than twice that of the others together.
+    """
+    found = []
+    for of in by_source:
+        others = [other for other in by_source if other is not of]
+        offered, missed = (sum(o.offered for o in others), sum(o.missed for o in others))
+        is_over = of.missed > gates.rate_error * of.offered
+        if is_over and of.missed * offered > _ALONE * missed * of.offered:
+            found.append(
+                f"the generator {of.source.name} achieved less than offered: {of.missed} of its"
+                f" {of.offered} requests were not answered within the window, but only {missed} of"
+                f" the {offered} of the others; its CPUs or its network are the limit"
+            )
+    return found
+
+
+_ALONE = 2
+"""Share of requests that one generator missed, as a multiple of the others', from which the server
+is not the cause."""
+_UNANSWERED = (1, 2, 3)
+"""Outcomes of requests without an answer."""
 _WAKE = 5
 """Time in which the backlog of a stall drains, as a multiple of the stall's length.
 

@@ -1,5 +1,6 @@
 //! The threads of a window: one engine per CPU, one schedule and one result for all of them.
 
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -89,6 +90,17 @@ struct Part {
     ended: u64,
 }
 
+/// The question for the instant at which a window begins, asked once all of its connections are
+/// open; its answer is `None` if the window is not to begin.
+#[derive(Clone, Copy)]
+pub struct AskStart<'a>(pub &'a (dyn Fn() -> Option<u64> + Sync));
+
+impl fmt::Debug for AskStart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AskStart")
+    }
+}
+
 /// Settings of a measurement other than the load.
 #[derive(Clone, Debug)]
 pub struct Settings<'a> {
@@ -105,6 +117,8 @@ pub struct Settings<'a> {
     /// Figures for a progress line. With them, an interrupted window is kept up to the
     /// interruption.
     pub live: Option<Arc<Live>>,
+    /// The question for the start of the warm-up; `None` to begin when the connections are open.
+    pub start: Option<AskStart<'a>>,
 }
 
 /// Measure one window with one thread for each pool, pinned to the CPU with the same index if there
@@ -125,6 +139,7 @@ pub fn run(
         pids,
         frozen,
         cpus,
+        start,
         ..
     } = *settings;
     let mut agenda = Agenda::new(window, schedule, spin.every_ns(), settings.live.clone())?;
@@ -140,7 +155,7 @@ pub fn run(
         let mut engine = Engine::new(window, &agenda, connections, spin, gap_ns, pids, pool);
         engine.place = place;
         engine.freezing = frozen.filter(|_| place == 0).map(Freezing::new);
-        work(engine, window, connections, &ready)
+        work(engine, window, connections, &ready, start)
     };
     let parts: Vec<io::Result<Option<Part>>> = if let [pool] = pools {
         vec![part(0, pool)]
@@ -183,6 +198,7 @@ fn work(
     window: &Window,
     connections: usize,
     ready: &Barrier,
+    start: Option<AskStart<'_>>,
 ) -> io::Result<Option<Part>> {
     let agenda = engine.ledger.agenda;
     engine.pool.take_path();
@@ -196,10 +212,17 @@ fn work(
         } else {
             LEAD_OF_THREADS_NS
         };
-        agenda.begin(sys::now_ns() + lead, window);
+        let asked = start.map_or(Some(0), |AskStart(ask)| ask());
+        if let Some(at) = asked {
+            // An answer that came too late must not become a burst.
+            agenda.begin(at.max(sys::now_ns() + lead), window);
+        }
     }
     ready.wait();
     connected?;
+    if !agenda.has_begun() {
+        return Ok(None);
+    }
     engine.begin();
     while engine.turn(&mut events)? {
         if sys::stop_requested() && !engine.stop() {

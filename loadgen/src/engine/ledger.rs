@@ -137,6 +137,11 @@ impl Agenda {
         }
     }
 
+    /// Return whether the window's instants are set.
+    pub fn has_begun(&self) -> bool {
+        self.start() != u64::MAX
+    }
+
     /// End the measured part now, if it is running and a partial window is wanted; return whether
     /// the window continues with its drain.
     pub fn cut_short(&self, now: u64) -> bool {

@@ -388,6 +388,12 @@ impl Window {
             self.timeout_s,
             "0.001 to 3600",
         )?;
+        require(
+            (0.0..1.0).contains(&self.phase),
+            format_args!("{path}.phase"),
+            self.phase,
+            "at least 0 and below 1",
+        )?;
         if self.mode == Mode::Open {
             return self.check_offer(path);
         }

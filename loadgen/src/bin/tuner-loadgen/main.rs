@@ -102,7 +102,11 @@ fn run_plan(source: &str, control: bool) -> Result<(), Exit> {
     };
     let plan = Plan::parse(&text).map_err(|error| Exit::Bad(error.to_string()))?;
     let mut session = Session::new(&plan).map_err(|text| Exit::Bad(format!("plan: {text}")))?;
-    session.run(&mut io::stdout().lock(), control.then_some(&mut lines))?;
+    if plan.wait_to_start && !control {
+        let text = "plan: wait_to_start: true is not allowed; it requires --control";
+        return Err(Exit::Bad(text.into()));
+    }
+    session.run(&mut io::stdout(), control.then_some(&mut lines))?;
     Ok(())
 }
 

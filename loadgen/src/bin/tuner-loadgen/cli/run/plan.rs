@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tuner_loadgen::plan::urls::{self, Entry};
 use tuner_loadgen::plan::{
-    Instance, InstantsUnit, Mode, Plan, Protocol, Request, Spin, Ticker, Tls, Window,
+    Instance, InstantsUnit, Mode, Plan, Protocol, Request, Spin, Ticker, Tls, WHOLE_PHASE, Window,
 };
 use tuner_loadgen::sys;
 
@@ -30,6 +30,7 @@ impl RunOptions {
                 priority: 50,
             }),
             gap_us: 100,
+            wait_to_start: false,
             samples_dir: self.samples.clone(),
             requests: entries
                 .into_iter()
@@ -50,6 +51,7 @@ impl RunOptions {
                 instants_file: self.instants.clone(),
                 instants_unit: InstantsUnit::default(),
                 arrival: self.arrival,
+                phase: WHOLE_PHASE,
                 seed: self.seed.unwrap_or(1),
                 connections: self.connections,
                 streams: self.streams,
