@@ -166,6 +166,8 @@ class BedHost:
     services: tuple[str, ...] = ()
     systemd: bool = False
     """True if systemd is its process 1, which starts what Debian's packages enabled."""
+    clock_ahead_s: int = 0
+    """Its monotonic clock minus ours (time_namespaces(7)), which they share if this is 0."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -195,6 +197,11 @@ class BedHost:
                     *("ip", "netns", "exec", self.namespace, "taskset", "-c", self.cpus),
                     *("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork"),
                     *(("--cgroup",) if self.systemd else ()),
+                    *(
+                        ("--time", f"--monotonic={self.clock_ahead_s}")
+                        if self.clock_ahead_s
+                        else ()
+                    ),
                     *("--kill-child=SIGKILL", "sh", "-ec"),
                     _SYSTEMD_SHELL if self.systemd else _SHELL,
                     *("sh", self.name, str(self.root), INIT, " ".join(self.services)),
@@ -298,6 +305,7 @@ def bed(
     sizes: Mapping[str, str] | None = None,
     systemd: Sequence[str] = (),
     cpus: Mapping[str, str] | None = None,
+    clocks: Mapping[str, int] | None = None,
 ) -> Iterator[Bed]:
     """Hosts by group, as in an inventory; all is gone afterwards.
 
@@ -310,6 +318,7 @@ def bed(
         systemd: hosts whose process 1 is systemd; ``services`` are then those of the packages.
         cpus: the CPUs of a host (``0-1``), where they are not the generators' (the first) or the
             others' (the last).
+        clocks: seconds by which a host's monotonic clock is ahead of ours.
     """
     names = list(dict.fromkeys(name for members in groups.values() for name in members))
     tag = hashlib.sha256(f"{os.getpid()}-{time.monotonic_ns()}".encode()).hexdigest()[:4]
@@ -337,6 +346,7 @@ def bed(
                 (cpus or {}).get(name, str(first if generates else last)),
                 (services or {}).get(name, ()),
                 systemd=name in systemd,
+                clock_ahead_s=(clocks or {}).get(name, 0),
             )
             _plug_in(host, bridge, stack, (sizes or {}).get(name, "50%"))
             _identify(host, folder)

@@ -13,7 +13,14 @@ import pytest
 from tests.measurement.windows import GATES, raw_window
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec, members_of
+from tuner.generators.generator import (
+    Endpoint,
+    Next,
+    Slices,
+    WindowPlan,
+    WindowSpec,
+    members_of,
+)
 from tuner.generators.shared import Member, SharedGenerator
 from tuner.measurement.clocks import ClockReading
 from tuner.measurement.window import RawWindow, Samples, measure
@@ -104,7 +111,7 @@ class Native:
 
 
 def shared(*fakes: Fake) -> SharedGenerator:
-    """Return the generators load1, load2 …"""
+    """Return the generators load1, load2 and so on."""
     return SharedGenerator(
         [
             Member(f"load{number}", Native(fake), fake.read_clock)  # type: ignore[arg-type]
@@ -177,10 +184,9 @@ def test_one_whose_clock_was_set_makes_the_window_invalid() -> None:
 def test_one_that_dies_is_named_and_the_others_end(dies_in: int) -> None:
     """With its own words; the windows before it are measured."""
     fakes = (Fake(), Fake(dies_in=dies_in), Fake())
-    found: list[RawWindow] = []
     with pytest.raises(InstrumentError, match="the generator load2: tuner-loadgen ended too early"):
-        shared(*fakes).run(PLAN, lambda raw: found.append(raw) or Next())  # type: ignore[func-returns-value]
-    assert len(found) == dies_in
+        run(shared(*fakes))
+    assert [len(fake.answers) for fake in fakes] == [dies_in] * 3
     assert not any(fake.is_running for fake in fakes)
 
 
@@ -197,6 +203,13 @@ def test_a_load_that_cannot_be_divided_is_refused() -> None:
     assert "cannot divide 2 between 3 generators" in generator.refuses(
         replace(WORKLOAD, connections=2), "open"
     )
+
+
+def test_slices_are_refused() -> None:
+    """A study that began with one generator cannot be resumed with several."""
+    spec = replace(SPECS[0], slices=Slices(("one", "other"), 20.0))
+    with pytest.raises(InstrumentError, match="cannot measure arms in slices"):
+        shared(Fake(), Fake()).run(replace(PLAN, windows=(spec,)), lambda _: Next())
 
 
 def test_its_name_has_every_host() -> None:

@@ -108,19 +108,18 @@ def test_the_quickest_reading_counts() -> None:
     assert quick.offset == ClockOffset(0, MS)
 
 
-@given(OFFSETS, DRIFTS, DRIFTS, DELAYS, DELAYS, st.floats(0, 1))
+@given(OFFSETS, st.tuples(DRIFTS, DRIFTS), st.tuples(DELAYS, DELAYS), st.floats(0, 1))
 def test_the_first_offset_holds_through_a_window(
     ahead_ns: int,
-    drift: float,
-    turn: float,
-    there: tuple[int, int],
-    back: tuple[int, int],
+    drifts: tuple[float, float],
+    delays: tuple[tuple[int, int], tuple[int, int]],
     when: float,
 ) -> None:
     """The clock is as far from its first reading's offset as the bound says, at any moment.
 
     Its drift is any, and changes in the middle by as much as is allowed.
     """
+    (there, back), (drift, turn) = delays, drifts
     second = drift + turn / 0.9e-3 * WANDER
     middle = (WINDOW[0] + WINDOW[1]) // 2
 
@@ -128,8 +127,8 @@ def test_the_first_offset_holds_through_a_window(
         first, last = min(ours_ns, middle) - WINDOW[0], max(0, ours_ns - middle)
         return ours_ns + ahead_ns + round(first * drift + last * second)
 
-    def read(at: int, delays: tuple[int, int]) -> ClockReading:
-        return ClockReading(at, theirs(at + delays[0]), at + sum(delays))
+    def read(at: int, ways: tuple[int, int]) -> ClockReading:
+        return ClockReading(at, theirs(at + ways[0]), at + sum(ways))
 
     before, after = read(WINDOW[0] - sum(there), there), read(WINDOW[1], back)
     error_ns = error_since(before, after)

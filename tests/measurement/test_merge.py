@@ -86,7 +86,7 @@ def parts_of(whole: RawWindow, count: int) -> list[RawWindow]:
 
 
 def together(parts: Sequence[RawWindow], guard_ns: int = 0) -> RawWindow:
-    """Merge the windows of generators a, b, c …"""
+    """Merge the windows of generators a, b, c and so on."""
     return merged_window(parts, "abcdefgh"[: len(parts)], guard_ns)
 
 

@@ -593,8 +593,8 @@ def _refuse_target_among(hosts: Inventory) -> None:
     name = hosts.target.name
     if hosts.generators[1:] and name in {host.name for host in hosts.generators}:
         raise DefinitionError(
-            f"{name} is the target and one of several generators, whose load it would disturb; leave"
-            " it out of the group generators",
+            f"{name} is the target and one of several generators, which it would disturb; leave it"
+            " out of the group generators",
             path="--inventory",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import click
 from tuner.app import server_binary
 from tuner.app.caller import Caller
 from tuner.app.cpu_notes import cpu_notes
+from tuner.app.fleet_look import look_at_fleet
 from tuner.app.host_noise import measure_here
 from tuner.app.notes import watched_stalls
 from tuner.app.printing import print_json
@@ -77,6 +78,7 @@ _EPILOG = """
 Examples:
   tuner doctor
   tuner doctor --quick --json
+  tuner doctor --inventory hosts.yml
   tuner doctor --server-binary ./new/nginx
   tuner doctor --config /etc/nginx/nginx.conf
   tuner doctor --config Caddyfile --json
@@ -114,6 +116,12 @@ Examples:
     help="Write the mistakes as SARIF for a code review.",
     shell_complete=complete.files,
 )
+@click.option(
+    "--inventory",
+    metavar="FILE",
+    help="Check the hosts of this Ansible inventory instead of this machine.",
+    shell_complete=complete.files,
+)
 @options.wait
 @as_caller
 def command(
@@ -127,6 +135,7 @@ def command(
     prefix: tuple[str, ...],
     env_file: str | None,
     sarif: Path | None,
+    inventory: str | None,
 ) -> None:
     """Report whether this machine can run a study and what limits its precision.
 
@@ -139,6 +148,9 @@ def command(
     With --config, reads a configuration and its includes and checks them against this host. Prints
     the file and line of each mistake, the reason, and a remedy; starts nothing. Exits with code 1
     if something is wrong, and with 0 if something merely has a cost.
+
+    With --inventory, reports on the hosts that a study would use: the role of each, its CPUs, and
+    how well the clocks of several generators are known. Installs and starts nothing there.
     """
     if config is not None:
         wishes = OwnOptions(str(config), prefix=prefix, env_file=env_file or "")
@@ -147,6 +159,10 @@ def command(
     if prefix or env_file or sarif:
         raise DefinitionError("belongs to a configuration; name it: --config FILE", path="doctor")
     named = server_binary.detect(server_of(server or DEFAULT_SERVER), program) if program else None
+    if inventory:
+        rows = _safely("inventory", partial(_fleet, inventory))
+        _print(rows, as_json=as_json, failing="these hosts")
+        return
     adapters = {server: server_of(server)} if server else SERVERS
     rows, free = _free_cores(caller)
     checks: dict[str, MakeRows] = {
@@ -161,6 +177,15 @@ def command(
     if free and not quick:
         checks["instrument"] = _self_test
     rows += [row for name, check in checks.items() for row in _safely(name, check)]
+    _print(rows, as_json=as_json)
+
+
+def _print(rows: Sequence[DoctorRow], *, as_json: bool, failing: str = "this machine") -> None:
+    """Print the rows.
+
+    Raises:
+        HostError: something is missing.
+    """
     if as_json:
         print_json([row.as_dict() for row in rows])
     else:
@@ -169,7 +194,15 @@ def command(
             shown = click.style(f"{row.state:<8}", fg=colour)
             say_styled(f"{printable(f'{row.what:<12}')} {shown} {printable_lines(row.text)}")
     if any(row.state == _FAIL for row in rows):
-        raise HostError("this machine cannot run a study yet; see what is missing above")
+        raise HostError(f"{failing} cannot run a study yet; see what is missing above")
+
+
+def _fleet(inventory: str) -> list[DoctorRow]:
+    """Return a row for each host that a study with this inventory uses."""
+    return [
+        DoctorRow(look.name, _OK if look.is_fit else _FAIL, look.words)
+        for look in look_at_fleet(inventory)
+    ]
 
 
 def _free_cores(caller: Caller) -> tuple[list[DoctorRow], bool]:

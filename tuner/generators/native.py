@@ -1,8 +1,10 @@
 """The adapter for tuner-loadgen, with one process per plan and one JSON line per window.
 
-``NativeGenerator.run`` measures a plan; ``running`` is for a caller that lets several generators
-begin each window together (``tuner.generators.shared``). After every window the process waits for tuner's answer, so that none of tuner's own work (reading
+After every window the process waits for tuner's answer, so that none of tuner's own work (reading
 samples, the record, the decision to drop a candidate) runs during a window.
+
+``NativeGenerator.run`` measures a plan. A caller that lets several generators begin each window
+together uses ``running`` (``tuner.generators.shared``).
 """
 
 from __future__ import annotations

@@ -49,7 +49,26 @@ class Member:
 
     def clock(self) -> ClockReading:
         """Return the narrowest of some readings."""
-        return narrowest([self.read_clock() for _ in range(_READINGS)])
+        return _narrowest(self.read_clock)
+
+
+def clock_error_ns(read_clock: Callable[[], ClockReading]) -> int:
+    """Return the error with which a host's clock is known.
+
+    Raises:
+        InstrumentError: it is too large for a share of a load, or the clock was set meanwhile.
+    """
+    error_ns = error_since(_narrowest(read_clock), _narrowest(read_clock))
+    if error_ns > _COARSE_NS:
+        raise InstrumentError(
+            f"its clock is known to {error_ns / 1e6:.0f} ms only, and a shared load needs"
+            f" {_COARSE_NS / 1e6:.0f} ms; leave the host out of the group generators"
+        )
+    return error_ns
+
+
+def _narrowest(read_clock: Callable[[], ClockReading]) -> ClockReading:
+    return narrowest([read_clock() for _ in range(_READINGS)])
 
 
 class SharedGenerator:
@@ -88,16 +107,8 @@ class SharedGenerator:
         errors = []
         for member in self._members:
             with _named(member):
-                before = member.clock()
                 _ = member.native.name
-                error_ns = error_since(before, member.clock())
-                if error_ns > _COARSE_NS:
-                    raise InstrumentError(
-                        f"its clock is known to {error_ns / 1e6:.0f} ms only, and a shared load"
-                        f" needs {_COARSE_NS / 1e6:.0f} ms; leave the host out of the group"
-                        " generators"
-                    )
-            errors.append(error_ns)
+                errors.append(clock_error_ns(member.read_clock))
         return max(errors)
 
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
@@ -115,9 +126,19 @@ class SharedGenerator:
         return self._members[0].native.stalls(duration_s)
 
     def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
-        """Implement ``LoadGenerator.run``, for windows without slices."""
+        """Implement ``LoadGenerator.run``.
+
+        Raises:
+            InstrumentError: as the port says; or a window has slices, because the generators would
+                change from one arm to the next at different instants.
+        """
         if not plan.windows:
             return
+        if any(spec.slices for spec in plan.windows):
+            raise InstrumentError(
+                "several generators cannot measure arms in slices; a study that began with one"
+                " generator needs that one alone in the group generators"
+            )
         warmups_ns = {spec.window_id: int(spec.warmup_s * 1e9) for spec in plan.windows}
         with contextlib.ExitStack() as stack:
             running = []
@@ -142,9 +163,7 @@ class SharedGenerator:
             raise InstrumentError(f"{ended}: tuner-loadgen ended before the others")
         return all(ready)
 
-    def _window(
-        self, running: Sequence[RunningPlan], warmups_ns: Mapping[str, int]
-    ) -> RawWindow:
+    def _window(self, running: Sequence[RunningPlan], warmups_ns: Mapping[str, int]) -> RawWindow:
         """Let all begin the next window at one instant; return what they report together."""
         before = [member.clock() for member in self._members]
         longest_ns = max(reading.answered_ns - reading.asked_ns for reading in before)

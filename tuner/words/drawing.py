@@ -35,6 +35,11 @@ def drawn(topology: Topology, cores: CoreSplit) -> list[str]:
     return [*lines, *_limits(topology)]
 
 
+def drawn_host(topology: Topology) -> str:
+    """Return a line about a host: CPUs, cores, sockets, memory nodes, caches."""
+    return _summary(topology)
+
+
 def condensed(cpus: Iterable[int]) -> str:
     """Return CPUs in short, ``0-3,8,12..28``: the latter is every fourth from 8 on."""
     left, words = sorted(set(cpus)), []
