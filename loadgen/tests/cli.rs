@@ -146,7 +146,7 @@ fn nonsense_from_the_controller_is_refused() {
     }
 }
 
-/// A plan whose windows wait for the instant at which they begin.
+/// A plan in which each window waits for the instant at which it begins.
 fn waiting(server: &Responder, n: usize) -> Value {
     let mut plan = windows(server, n);
     plan["wait_to_start"] = json!(true);
@@ -177,7 +177,7 @@ fn windows_begin_when_they_are_asked_to() {
     assert_eq!(program.code(), 0);
 }
 
-/// What is no start is refused: another line, an instant of another clock, and a plan without a
+/// Anything but a start is refused: another line, an instant of another clock, and a plan without a
 /// controller. At the end of its input the program ends without a window.
 #[test]
 fn a_start_that_is_none_is_refused() {

@@ -13,7 +13,7 @@ WEB, LOAD1, LOAD2, APP = (Host(name, {}) for name in ("web", "load1", "load2", "
 
 
 def test_the_target_cannot_be_one_of_several_generators() -> None:
-    """It would disturb itself; as the only generator it is measured on cores of its own."""
+    """Its load would disturb the server; a single generator gets cores apart from it."""
     _refuse_target_among(Inventory("hosts.yml", (WEB,), (WEB,)))
     _refuse_target_among(Inventory("hosts.yml", (WEB,), (LOAD1, LOAD2)))
     with pytest.raises(DefinitionError, match="web is the target and one of several generators"):

@@ -27,7 +27,7 @@ from tuner.generators.shared import Member, SharedGenerator
 from tuner.hosts.inventory import Inventory, read_inventory
 from tuner.hosts.remote import Connections, RemoteGeneratorHost
 from tuner.machine.facts import CoreSplit
-from tuner.measurement.merge import merged_window
+from tuner.measurement.merged import merged_window
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import loadgen_binary
@@ -186,6 +186,7 @@ def test_three_generators_measure_what_one_does(lab: Lab) -> None:
     The server's exponential delays are far longer than what the hosts add. Where another program
     takes this machine for a moment, both are measured again.
     """
+    p_values = []
     for attempt in range(ATTEMPTS):
         plans = [lab.plan(RATE_PER_S, [3.0], shifted(10 * attempt + n)) for n in range(2)]
         (alone,), (together,) = (
@@ -203,9 +204,10 @@ def test_three_generators_measure_what_one_does(lab: Lab) -> None:
         found = stats.ks_2samp(
             one.completed_ns - one.intended_ns, three.completed_ns - three.intended_ns
         )
-        if found.pvalue > RARE:
-            return
-    pytest.fail(f"the distributions differ in {ATTEMPTS} attempts: {found}")
+        p_values.append(float(found.pvalue))
+        if p_values[-1] > RARE:
+            break
+    assert max(p_values) > RARE, p_values
 
 
 def test_a_generator_that_is_killed_in_a_window_is_named(lab: Lab) -> None:

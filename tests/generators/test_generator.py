@@ -184,7 +184,7 @@ REAL = [pytest.param(name, marks=needs_nginx) for name in (*LOADS, "several")]
 SLICED = pytest.mark.parametrize(
     "case", ["simulated", pytest.param("native", marks=needs_nginx)], indirect=True, scope="module"
 )
-"""The generators whose windows instances can share in slices."""
+"""The generators with windows that instances can share in slices."""
 TIMED = pytest.mark.parametrize(
     "case",
     ["simulated", *(pytest.param(name, marks=needs_nginx) for name in ("native", "several"))],

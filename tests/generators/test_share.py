@@ -15,7 +15,7 @@ COUNTS = st.integers(1, 40)
 
 
 def shares(count: int) -> list[Share]:
-    """Return the shares of so many generators."""
+    """Return the share of each of several generators."""
     return [Share(place, count) for place in range(count)]
 
 

@@ -144,7 +144,7 @@ def test_all_begin_at_one_instant_in_the_time_of_each() -> None:
 
 
 def test_a_window_is_that_of_all_with_the_error_of_their_clocks() -> None:
-    """Its requests are those of both; the guard is half a round trip and what drift may add."""
+    """Requests of both are in it; the guard is half a round trip and what drift may add."""
     first, *_ = run(shared(Fake(), Fake(SECOND)))
     assert isinstance(first.samples, Samples)
     assert first.offered == len(first.samples.outcome) == 200
@@ -162,7 +162,7 @@ def test_what_is_decided_after_a_window_holds_for_all() -> None:
 
 
 def test_one_that_begins_late_makes_the_window_invalid() -> None:
-    """It is named; the next agreement leaves more time."""
+    """The reason names it, and the next agreement leaves more time."""
     generator = shared(Fake(), Fake(late_ns=7 * MS), Fake())
     before = generator._lead_s
     first, second, _ = run(generator)

@@ -102,7 +102,7 @@ def test_readings_that_cannot_be_are_refused(readings: list[ClockReading], words
 
 
 def test_the_quickest_reading_counts() -> None:
-    """It has the smallest error."""
+    """Its error is the smallest."""
     slow, quick = ClockReading(0, 5 * MS, 9 * MS), ClockReading(9 * MS, 10 * MS, 11 * MS)
     assert narrowest([slow, quick]) == quick
     assert quick.offset == ClockOffset(0, MS)
@@ -137,7 +137,7 @@ def test_the_first_offset_holds_through_a_window(
 
 
 def test_a_clock_that_was_set_is_noticed() -> None:
-    """It moved further than two clocks drift apart."""
+    """Two clocks do not drift so far apart in a second."""
     before = ClockReading(WINDOW[0], WINDOW[0], WINDOW[0] + MS)
     after = ClockReading(WINDOW[1], WINDOW[1] + 5 * MS, WINDOW[1] + MS)
     with pytest.raises(InstrumentError, match=r"moved by 5\.000 ms in 1\.0 s: it was set"):

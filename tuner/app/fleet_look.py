@@ -18,7 +18,7 @@ from tuner.words.drawing import drawn_host
 
 @dataclass(frozen=True, slots=True)
 class HostLook:
-    """What a study would find on one host."""
+    """The facts of one host that decide whether a study can use it."""
 
     name: str
     words: str

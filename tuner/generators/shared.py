@@ -3,7 +3,7 @@
 Each runs the same plan with its share of it (``tuner.generators.share``). Before a window all open
 their connections; then every one is given the same instant in the time of its own host, so all
 begin together to within the error of the clocks. Their reports are merged into one window
-(``tuner.measurement.merge``).
+(``tuner.measurement.merged``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuner.generators.generator import Next, WindowPlan
 from tuner.generators.native import NativeGenerator, RunningPlan
 from tuner.measurement.clocks import ClockReading, error_since, narrowest
 from tuner.measurement.instrument import NATIVE, Instrument, Mode
-from tuner.measurement.merge import merged_window
+from tuner.measurement.merged import merged_window
 from tuner.measurement.window import RawWindow
 from tuner.workload.workload import Workload
 

@@ -171,7 +171,7 @@ class RawWindow(WindowCounts):
     """Faults of the generator itself, in words; the window then does not count."""
     started_monotonic_ns: int | None = None
     """Start of the measured part on the monotonic clock of the generator's host."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[LoadSource, ...] = ()
     """The generators that shared the load, by their place; empty if there is one."""
     guard_ns: int = 0
     """Largest distance of an instant of several generators from its true place on their common time
@@ -179,7 +179,7 @@ class RawWindow(WindowCounts):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LoadSource:
     """One of several generators that share the load of a window."""
 
     name: str
@@ -318,7 +318,7 @@ class _Latencies:
 class _OfSource:
     """The figures of one of several generators that its validity depends on."""
 
-    source: Source
+    source: LoadSource
     offered: int
     missed: int
     """Requests that were not answered within the window."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.measurement.windows import GATES, raw_window
 from tuner.measurement.cycles import Disturbances, Traffic, weights
 from tuner.measurement.latency import HistogramCounts
-from tuner.measurement.merge import merged_samples, merged_terms, merged_window
+from tuner.measurement.merged import merged_samples, merged_terms, merged_window
 from tuner.measurement.stalls import CYCLES, SPANS
 from tuner.measurement.window import Histogram, RawWindow, Samples, measure, weights_of
 from tuner.workload.wire import NegotiatedTerms
@@ -136,7 +136,7 @@ def test_terms_are_joined() -> None:
 
 
 def test_a_histogram_cannot_be_merged() -> None:
-    """It has no instants."""
+    """Single requests have instants, and it lacks them."""
     empty = Histogram(HistogramCounts.empty(), HistogramCounts.empty())
     with pytest.raises(ValueError, match="single requests"):
         together([raw_window(), raw_window(samples=empty)])
@@ -180,7 +180,7 @@ def unanswered(window: RawWindow, share: float) -> RawWindow:
 
 
 def test_a_generator_that_misses_the_rate_alone_is_named() -> None:
-    """It is no fault of the configuration; if all miss it, the server is at fault."""
+    """The configuration is not at fault; if all miss it, the server is."""
     sound = raw_window((100.0,) * 1_000)
     bad = unanswered(sound, 0.02)
     found = measure(together([sound, bad, sound]), None, GATES)
@@ -196,7 +196,7 @@ def test_a_generator_that_misses_the_rate_alone_is_named() -> None:
 def test_no_touched_request_counts_whatever_the_clocks(guard_ns: int, seed: int) -> None:
     """The true times differ from the reported ones by up to the guard, each generator's its own.
 
-    A request whose true busy cycle holds a stall has weight 0 in the merged window.
+    A request has weight 0 in the merged window if its true busy cycle holds a stall.
     """
     random = np.random.default_rng(seed)
     true, shown = [], []

@@ -1,4 +1,4 @@
-"""One window of several generators: what they report of it together.
+"""One window of several generators, made of the window of each.
 
 Every generator begins at the same instant, named on its own clock, so their time axes are one but
 for the error of the clocks (``RawWindow.guard_ns``). Requests are merged one by one, so that every
@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from tuner.measurement.stalls import Span
-from tuner.measurement.window import RawWindow, Samples, Source
+from tuner.measurement.window import LoadSource, RawWindow, Samples
 from tuner.workload.wire import NegotiatedTerms
 
 
@@ -58,7 +58,7 @@ def merged_window(
         protocol=_joined(part.protocol for part in parts),
         agreed=merged_terms([part.agreed for part in parts]),
         samples=merged_samples([part.samples for part in parts]),
-        sources=tuple(Source(name, part.generator_busy_share) for name, part in named),
+        sources=tuple(LoadSource(name, part.generator_busy_share) for name, part in named),
         guard_ns=guard_ns,
         faults=(*faults, *(fault for part in parts for fault in part.faults)),
     )
