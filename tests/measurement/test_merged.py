@@ -187,6 +187,9 @@ def test_a_generator_that_misses_the_rate_alone_is_named() -> None:
     assert not found.bad
     (reason,) = found.invalid
     assert reason.startswith("the generator b achieved less than offered: 20 of its 1000 requests")
+    # Three late requests of one generator may be chance, and are too few to matter.
+    few = unanswered(raw_window((100.0,) * 100), 0.03)
+    assert measure(together([few, sound, sound]), None, GATES).valid
     found = measure(together([bad, bad, bad]), None, GATES)
     assert found.bad
     assert found.invalid[0].startswith("achieved less than offered: 60 of 3000")

@@ -118,11 +118,6 @@ class Premises(Protocol):
         """
         ...
 
-    @property
-    def generators(self) -> int:
-        """Number of hosts that offer the load together."""
-        ...
-
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
         """Return CPUs for a generator on several cores; fewer if a host of it is too small."""
         ...
@@ -233,11 +228,6 @@ class ThisMachine:
     def cores(self, *, backend: bool, wanted: WantedCpus = BY_RULES) -> CoreSplit:
         """Implement ``Premises.cores``."""
         return place(self._host.layout, backend=backend, wanted=wanted)
-
-    @property
-    def generators(self) -> int:
-        """Implement ``Premises.generators``."""
-        return 1
 
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
         """Implement ``Premises.generator_cpus``."""
@@ -367,11 +357,6 @@ class Fleet:
         theirs = place_backend(self._layout(hosts.backend), wanted)
         return replace(split, backend=theirs, backend_apart=True)
 
-    @property
-    def generators(self) -> int:
-        """Implement ``Premises.generators``."""
-        return len(self._inventory.generators)
-
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
         """Implement ``Premises.generator_cpus``; of several hosts, CPUs that all have."""
         layouts = [self._layout(host) for host in self._inventory.generators]
@@ -441,11 +426,12 @@ class Fleet:
         if self.generates_there:
             return self._native(hosts.generator, cores)
         inner: NativeGenerator | SharedGenerator
-        if self.generators > 1:
+        count = len(hosts.generators)
+        if count > 1:
             crowded = self._crowded(cores)
             inner = SharedGenerator(
                 [
-                    self._member(host, cores, Share(place, self.generators), crowded)
+                    self._member(host, cores, Share(place, count), crowded)
                     for place, host in enumerate(hosts.generators)
                 ]
             )

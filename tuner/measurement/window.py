@@ -520,15 +520,20 @@ def _not_keeping_up(raw: RawWindow, seen: _Latencies, gates: Gates) -> list[str]
 def _missing_alone(by_source: Sequence[_OfSource], gates: Gates) -> list[str]:
     """Return which generators missed their part of the rate while the others did not, in words.
 
-    A server that cannot keep up answers all of them late. One generator misses alone if its share
-    of such requests is above the gate and more than twice that of the others together.
+    A server that cannot keep up answers requests late independent of the generator that sent them,
+    so each missed one is a generator's with the probability of its part of the load (colouring of a
+    Poisson process: Kingman, Poisson Processes, 1993, section 5.1). One generator misses alone if
+    its share of such requests is above the gate, more than twice the others', and not chance.
     """
     found = []
     for of in by_source:
         others = [other for other in by_source if other is not of]
         offered, missed = (sum(o.offered for o in others), sum(o.missed for o in others))
         is_over = of.missed > gates.rate_error * of.offered
-        if is_over and of.missed * offered > _ALONE * missed * of.offered:
+        if not is_over or of.missed * offered <= _ALONE * missed * of.offered:
+            continue
+        part = of.offered / (of.offered + offered)
+        if _as_many(of.missed, of.missed + missed, part) < _CHANCE:
             found.append(
                 f"the generator {of.source.name} achieved less than offered: {of.missed} of its"
                 f" {of.offered} requests were not answered within the window, but only {missed} of"
@@ -537,9 +542,18 @@ def _missing_alone(by_source: Sequence[_OfSource], gates: Gates) -> list[str]:
     return found
 
 
+def _as_many(count: int, number: int, part: float) -> float:
+    """Return the probability of at least ``count`` events among ``number``, each of ``part``."""
+    from scipy.special import bdtrc
+
+    return float(bdtrc(count - 1, number, part))
+
+
 _ALONE = 2
 """Share of requests that one generator missed, as a multiple of the others', from which the server
 is not the cause."""
+_CHANCE = 1e-6
+"""Probability of a division as uneven as this, below which it is not chance."""
 _UNANSWERED = (1, 2, 3)
 """Outcomes of requests without an answer."""
 _WAKE = 5
