@@ -170,6 +170,16 @@ def test_a_generator_that_cannot_keep_up_is_named() -> None:
     assert measure(together([busy, *quick[1:]]), None, GATES).valid
 
 
+def test_a_sample_that_the_clocks_made_small_says_so() -> None:
+    """Cycles that the clocks' error lengthens meet more stalls, and the reason has the error."""
+    stall = ((500 * MS, 501 * MS),)
+    parts = [raw_window((100.0,) * 500, generator_spans=stall) for _ in range(2)]
+    assert measure(together(parts, MS // 10), CYCLES, GATES).valid
+    found = measure(together(parts, 5 * MS), CYCLES, GATES)
+    assert found.invalid[0].startswith("an effective sample of 0 requests")
+    assert "known within 5,000 µs only" in found.invalid[0]
+
+
 def unanswered(window: RawWindow, share: float) -> RawWindow:
     """Return the window with a share of requests that are answered in the drain only."""
     samples = window.samples

@@ -23,8 +23,9 @@ from tuner.measurement.merged import merged_window
 from tuner.measurement.window import RawWindow
 from tuner.workload.workload import Workload
 
-_READINGS = 3
-"""Readings of a clock before and after a window, of which the narrowest counts."""
+_READINGS = 8
+"""Readings of a clock before and after a window, of which the narrowest counts. Each takes a round
+trip; on a busy host a single one is often ten times as long as the shortest."""
 _LEAD_S = 0.02
 """Time from the agreement to the start, in addition to a few round trips: the generators have to
 receive the line."""

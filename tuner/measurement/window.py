@@ -478,7 +478,7 @@ def _judge(
     if seen.effective < gates.samples_needed:
         # A server that does not keep up leaves hardly a sample: it is never idle, so that all is
         # one busy cycle. Requests that were late due to a stall do not count as late.
-        work = "" if overloaded else likely_work([raw])
+        work = "" if overloaded else likely_work([raw]) or _guard_in_words(raw)
         (own if overloaded else others).append(
             f"an effective sample of {seen.effective:,.0f} requests,"
             f" {gates.samples_needed:,} are needed; {seen.excluded_share:.0%} of {raw.offered:,}"
@@ -491,6 +491,13 @@ def _judge(
         )
         others.append(f"stalls: {touched}; {work}" if work else f"the host stalled: {touched}")
     return (*own, *others), bool(own) and not others
+
+
+def _guard_in_words(raw: RawWindow) -> str:
+    """Return how well the instants of several generators are known; empty for one generator."""
+    if not raw.guard_ns:
+        return ""
+    return f"the clocks of the generators are known within {raw.guard_ns / 1e3:,.0f} µs only"
 
 
 def _not_keeping_up(raw: RawWindow, seen: _Latencies, gates: Gates) -> list[str]:
