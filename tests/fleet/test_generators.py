@@ -263,7 +263,8 @@ def test_every_command_measures_with_all_generators(tmp_path: Path, command: Seq
     """Each window is that of both, at the whole rate; the record names them, and nothing stays."""
     skip_without_bed()
     with bed({"targets": ["web"], "generators": ["load1", "load2"]}) as hosts:
-        options = ("--inventory", str(hosts.inventory), "--name", "look")
+        # Stalls of this machine are not the matter here.
+        options = ("--inventory", str(hosts.inventory), "--name", "look", "--stalls", "keep")
         done = tuner(tmp_path, *command, *options)
         assert done.returncode == 0, done.stderr
         found = record(tmp_path, "look")

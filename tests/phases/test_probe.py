@@ -11,7 +11,7 @@ from tests.measurement.queues import Host, served
 from tests.measurement.windows import raw_window
 from tuner.judge.plan import Sampling
 from tuner.measurement.cycles import Instants
-from tuner.measurement.stalls import Span
+from tuner.measurement.stalls import CYCLES, SPANS, Span
 from tuner.measurement.window import RawWindow, Samples
 from tuner.phases.probe import sampling
 
@@ -34,7 +34,7 @@ def queue(
 
 def chosen(found: RawWindow, rate_per_s: float, *, slices: bool = True) -> Sampling:
     """Return the choice for one window."""
-    return sampling([found], 100, rate_per_s, slices=slices)
+    return sampling([found], CYCLES, rate_per_s, slices=slices)
 
 
 def test_short_cycles_have_the_shortest_slices() -> None:
@@ -80,6 +80,14 @@ def test_slow_answers_have_windows_of_their_own() -> None:
 def test_where_arms_cannot_share_windows_there_are_no_slices() -> None:
     """With kernel settings one server runs at a time."""
     assert chosen(window(*queue(20.0, 0.7)), 35_000, slices=False).slice_ms == 0.0
+
+
+def test_a_rule_of_spans_has_its_own_share() -> None:
+    """Requests near a stall are left out: 1 ms before it, 2 ms plus six times its length after it."""
+    stalls = [(at * 100_000_000, at * 100_000_000 + 1_000_000) for at in range(1, 30)]
+    found = sampling([window(*queue(20.0, 0.7), stalls)], SPANS, 35_000, slices=False)
+    assert (found.slice_ms, found.level) == (0.0, 0)
+    assert abs(found.effective_share - (1 - 29 * 0.010 / SECONDS)) < 0.01
 
 
 def test_without_a_stall_rule_every_request_counts() -> None:

@@ -87,7 +87,7 @@ def shared_load_note(members: Sequence[str], clock_error_ns: int) -> str:
     return (
         f"{len(members)} generators share the load, each with an equal part: {', '.join(members)};"
         f" their clocks agree within {clock_error_ns / 1e3:,.0f} µs, so arms have windows of their"
-        " own instead of slices, and busy cycles are longer by that time"
+        " own instead of slices, and stalls exclude a span around them instead of busy cycles"
     )
 
 

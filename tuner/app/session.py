@@ -23,7 +23,7 @@ from tuner.errors import DefinitionError, HostError
 from tuner.generators.generator import members_of
 from tuner.generators.native import NativeGenerator
 from tuner.hosts.deployer import InstanceSpec
-from tuner.measurement.stalls import CYCLES
+from tuner.measurement.stalls import CYCLES, SPANS
 from tuner.own.server import InPlaceServer
 from tuner.paths import STUDIES, recorded_studies, temporaries_in
 from tuner.phases.bench import Bench
@@ -299,6 +299,10 @@ def _bench(
         at = replace(ground, binary=programs[known.server.binary])
         return instance_of(known, at, folder, configuration, port)
 
+    several = bool(members_of(found.generator))
+    # Busy cycles of several generators would be longer by the error of their clocks, and at a high
+    # rate never end. Spans need their instants to a fraction of a millisecond only.
+    rule = SPANS if several else CYCLES
     return Bench(
         deployer=lab.deployer,
         generator=found.generator,
@@ -310,7 +314,7 @@ def _bench(
         free_ports=lab.free_ports,
         workload=found.workload,
         goals=found.goals,
-        rule=CYCLES if found.leaves_out_stalls else None,
+        rule=rule if found.leaves_out_stalls else None,
         gates=SATURATION_GATES,
         seed=found.definition.seed,
         clock=time.time,
@@ -320,8 +324,8 @@ def _bench(
         read_log=lab.read_log,
         address=lab.address,
         exclusive=found.kernel is not None,
-        # The turns of several generators would differ by the error of their clocks.
-        slices=not members_of(found.generator),
+        # Their turns would differ by the same error.
+        slices=not several,
         freezes=isinstance(found.generator, NativeGenerator),
         makers={program: partial(make_of, known) for program, known in by_program.items()},
     )

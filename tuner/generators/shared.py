@@ -34,7 +34,7 @@ _LONGEST_LEAD_S = 1.0
 _ON_TIME_NS = 1_000
 """Difference between the wanted and the true start that rounding explains."""
 _COARSE_NS = 20_000_000
-"""Error of a clock above which its host cannot share a load: a busy cycle would never end."""
+"""Error of a clock above which its host cannot share a load: stalls are widened by it."""
 
 
 @dataclass(frozen=True, slots=True)

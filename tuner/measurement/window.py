@@ -175,7 +175,7 @@ class RawWindow(WindowCounts):
     """The generators that shared the load, by their place; empty if there is one."""
     guard_ns: int = 0
     """Largest distance of an instant of several generators from its true place on their common time
-    axis: half a round trip to the generator's clock, and its drift. Stalls include it already."""
+    axis: half a round trip to the generator's clock, and its drift. Stalls are widened by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,9 +414,6 @@ def weights_of(
     if rule.level is None:
         return np.where(excluded(samples.intended_ns, spans_of(raw), rule), 0.0, 1.0)
     own = samples.intended_ns, samples.completed_ns
-    if raw.guard_ns:
-        # The true times of a request lie within these, so the cycles contain the true ones.
-        own = own[0] - raw.guard_ns, own[1] + raw.guard_ns
     traffic = raw.traffic or Traffic.of([own], borders_ns)
     # A closed loop is never idle: a stall touches the requests that were under way.
     level = len(samples.outcome) if raw.mode == "closed" else rule.level
@@ -478,7 +475,7 @@ def _judge(
     if seen.effective < gates.samples_needed:
         # A server that does not keep up leaves hardly a sample: it is never idle, so that all is
         # one busy cycle. Requests that were late due to a stall do not count as late.
-        work = "" if overloaded else likely_work([raw]) or _guard_in_words(raw)
+        work = "" if overloaded else likely_work([raw])
         (own if overloaded else others).append(
             f"an effective sample of {seen.effective:,.0f} requests,"
             f" {gates.samples_needed:,} are needed; {seen.excluded_share:.0%} of {raw.offered:,}"
@@ -491,13 +488,6 @@ def _judge(
         )
         others.append(f"stalls: {touched}; {work}" if work else f"the host stalled: {touched}")
     return (*own, *others), bool(own) and not others
-
-
-def _guard_in_words(raw: RawWindow) -> str:
-    """Return how well the instants of several generators are known; empty for one generator."""
-    if not raw.guard_ns:
-        return ""
-    return f"the clocks of the generators are known within {raw.guard_ns / 1e3:,.0f} µs only"
 
 
 def _not_keeping_up(raw: RawWindow, seen: _Latencies, gates: Gates) -> list[str]:

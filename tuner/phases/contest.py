@@ -184,7 +184,9 @@ def run_contest(bench: Bench, arms: Sequence[Arm], plan: ContestPlan, load: Cont
     Raises:
         HostError, InstrumentError: the host or the generator fails repeatedly.
     """
-    rule = bench.rule and (SPANS if load.level is None else replace(CYCLES, level=load.level))
+    rule = bench.rule
+    if rule is not None and rule.level is not None:
+        rule = SPANS if load.level is None else replace(CYCLES, level=load.level)
     planned = PlannedBlocks(
         title=f"all arms: {plan.blocks} common blocks",
         spec=BlockSpec(

@@ -121,8 +121,7 @@ def _probe(
     block = run_block(replace(bench, gates=gates), spec, witness=seen.append)
     if _overloaded(block.windows):
         raise OverloadedError(next("; ".join(w.invalid) for w in block.windows if w.bad))
-    gap_us = bench.rule.gap_us if bench.rule else None
-    found = sampling(seen, gap_us, rate_per_s, slices=_can(bench))
+    found = sampling(seen, bench.rule, rate_per_s, slices=_can(bench))
     return found, busy_share(block.windows, bench.store.record().cores)
 
 
@@ -138,24 +137,28 @@ def _can(bench: Bench) -> bool:
 
 
 def sampling(
-    seen: Sequence[RawWindow], gap_us: int | None, rate_per_s: float, *, slices: bool
+    seen: Sequence[RawWindow], rule: StallRule | None, rate_per_s: float, *, slices: bool
 ) -> Sampling:
     """Choose level and slices for the load of these windows.
 
     The lowest level is chosen that leaves half as many effective samples as the best, and the
     shortest slice that leaves nearly as many. Borders between slices are simulated in the windows
-    of the probe.
+    of the probe. With a rule of spans there are neither.
 
     Args:
         seen: windows of one instance, with their samples.
-        gap_us: shortest stall; None without a stall rule.
+        rule: the stall rule; None without one.
         rate_per_s: rate of the windows.
         slices: whether arms can share windows.
     """
     windows = [window for window in seen if isinstance(window.samples, Samples)]
-    if gap_us is None or not windows:
+    if rule is None or not windows:
         return Sampling(1.0, _SLICES_MS[1] if slices else 0.0)
-    levels = {level: _effective_share(windows, gap_us, level) for level in _LEVELS}
+    if rule.level is None:
+        share = _effective_share(windows, rule)
+        return Sampling(share, 0.0) if share > 0 else replace(ASSUMED, slice_ms=0.0)
+    at = {level: replace(rule, level=level) for level in _LEVELS}
+    levels = {level: _effective_share(windows, at[level]) for level in _LEVELS}
     most = max(levels.values())
     if not most > 0:
         return replace(ASSUMED, slice_ms=_SLICES_MS[-1] if slices else 0.0)
@@ -165,7 +168,7 @@ def sampling(
     long_enough = [ms for ms in _SLICES_MS if ms >= _LEAST_MULTIPLE * _typical_ms(windows)]
     full = [ms for ms in long_enough if ms * rate_per_s >= 1e3 * _LEAST_REQUESTS]
     lengths = full or long_enough[-1:]
-    shares = {ms: _effective_share(windows, gap_us, level, ms) for ms in lengths}
+    shares = {ms: _effective_share(windows, at[level], ms) for ms in lengths}
     best = max(shares.values(), default=0.0)
     if not best > 0:
         return Sampling(levels[level], 0.0, level)
@@ -183,9 +186,7 @@ def _typical_ms(windows: Sequence[RawWindow]) -> float:
     return float(np.median(np.concatenate(taken))) / 1e6
 
 
-def _effective_share(
-    windows: Sequence[RawWindow], gap_us: int, level: int, slice_ms: float = 0.0
-) -> float:
+def _effective_share(windows: Sequence[RawWindow], rule: StallRule, slice_ms: float = 0.0) -> float:
     """Return effective samples per request, as if the load changed arms after every slice."""
     effective, offered = 0.0, 0
     for window in windows:
@@ -193,7 +194,7 @@ def _effective_share(
         assert isinstance(samples, Samples)  # noqa: S101 - the caller's choice
         end_ns, slice_ns = round(window.duration_s * 1e9), round(slice_ms * 1e6)
         borders = range(slice_ns, end_ns, slice_ns) if slice_ns else ()
-        weight = weights_of(window, samples, StallRule(gap_us, level=level), borders)
+        weight = weights_of(window, samples, rule, borders)
         effective += effective_size(weight[samples.outcome <= np.uint8(3)])
         offered += len(samples.outcome)
     return effective / offered if offered else 0.0

@@ -380,11 +380,13 @@ def _question(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampli
 
 
 def gated(bench: Bench, plan: StudyPlan, level: int = 0) -> Bench:
-    """Return the bench with gates for the plan, and busy cycles above a level."""
+    """Return the bench with gates for the plan, and busy cycles above a level if it has cycles."""
     allowed = bench.goals.error_share
     if bench.goals.mode == "closed":
         return replace(bench, gates=replace(SATURATION_GATES, error_share=allowed))
-    rule = bench.rule and (SPANS if bench.goals.seek else replace(bench.rule, level=level))
+    rule = bench.rule
+    if rule is not None and rule.level is not None:
+        rule = SPANS if bench.goals.seek else replace(rule, level=level)
     gates = Gates(samples_needed=plan.samples_needed, error_share=allowed)
     return replace(bench, gates=seeking(gates) if bench.goals.seek else gates, rule=rule)
 
