@@ -83,7 +83,7 @@ def test_where_arms_cannot_share_windows_there_are_no_slices() -> None:
 
 
 def test_a_rule_of_spans_has_its_own_share() -> None:
-    """Requests near a stall are left out: 1 ms before it, 2 ms plus six times its length after it."""
+    """Requests near a stall are left out, from 1 ms before it to 2 ms and six lengths after it."""
     stalls = [(at * 100_000_000, at * 100_000_000 + 1_000_000) for at in range(1, 30)]
     found = sampling([window(*queue(20.0, 0.7), stalls)], SPANS, 35_000, slices=False)
     assert (found.slice_ms, found.level) == (0.0, 0)
