@@ -56,6 +56,13 @@ def test_a_parameter_may_be_called_as_what_it_is_only_a_part_of(folder: Path) ->
     )
 
 
+@pytest.mark.parametrize("name", ["SSLProtocol", "sslprotocol", "ssl_protocol", "ssl-protocol"])
+def test_a_name_is_the_same_in_any_servers_notation(folder: Path, name: str) -> None:
+    """Parameters separate words, Apache's directives do not, and their case makes no difference."""
+    says(folder, LIST.replace("[log]", "[SSLProtocol]").replace("gate: log", "gate: SSLProtocol"))
+    assert refusal("toy", name) == "it is the operator's record"
+
+
 @pytest.mark.parametrize(
     ("one", "other", "found"),
     [

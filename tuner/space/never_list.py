@@ -16,7 +16,7 @@ from tuner.paths import data_dir
 from tuner.reading.located import Node, read_yaml
 
 _FILE = "_never.yaml"
-_SEPARATOR = re.compile(r"[-. ]")
+_SEPARATOR = re.compile(r"[-._ ]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,15 @@ class NeverList:
     def entry(self, name: str) -> NeverEntry | None:
         """Return the entry of a parameter or a directive; None if it is not listed.
 
-        ``-``, ``.`` and a blank equal ``_``: the parameter ``tune_maxrewrite`` stands for
-        ``tune.maxrewrite``.
+        Case and what separates words make no difference: the parameter ``tune_maxrewrite`` stands
+        for ``tune.maxrewrite``, and ``ssl_protocol`` for ``SSLProtocol``.
         """
         return self.by_plain_name.get(plain_name(name))
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a parameter that a directive would have."""
-    return _SEPARATOR.sub("_", name.lower())
+    """Return a name without what parameters and directives write differently."""
+    return _SEPARATOR.sub("", name.lower())
 
 
 @cache
