@@ -69,7 +69,7 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and not gp and (not fleet or every_run)
-SYSTEM := nginx nghttpx haproxy h2load compose applications shells go chromium postgresql tools hosts rust-lints
+SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chromium postgresql tools hosts rust-lints
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
 .PHONY: test
@@ -88,8 +88,8 @@ test: $(SYSTEM) ## Run all checks: lints, types, tests, a study, the wheel
 	fi
 
 # Not all systems have a package of these; the tests that need one are then skipped, and say so.
-.PHONY: nghttpx haproxy h2load compose applications shells go
-nghttpx haproxy h2load compose applications shells go:
+.PHONY: nghttpx haproxy apache h2load compose applications shells go
+nghttpx haproxy apache h2load compose applications shells go:
 	@.ci/require $@ || true
 
 .PHONY: postgresql chromium tools hosts rust-lints

@@ -352,7 +352,7 @@ def test_make_test_requires_everything_that_a_test_could_skip_for() -> None:
     known = re.findall(
         r"^    ([a-z0-9-]+)\) require_", (TOP / ".ci/require").read_text(), re.MULTILINE
     )
-    assert {"hosts", "h2load", "nghttpx", "haproxy", "chromium", "postgresql"} <= set(
+    assert {"hosts", "h2load", "nghttpx", "haproxy", "apache", "chromium", "postgresql"} <= set(
         system.split()
     )
     assert set(system.split()) <= set(known)

@@ -13,12 +13,12 @@ from tuner.errors import DefinitionError
 from tuner.render.reach import edges, unsearched
 from tuner.render.render import EXPORT, render
 from tuner.render.syntax import NGINX
-from tuner.servers import caddy, haproxy, nghttpx
+from tuner.servers import apache, caddy, haproxy, nghttpx
 from tuner.space.space import Space
 
 SYNTAXES = {
     "nginx": NGINX,
-    **{adapter.name: adapter.syntax for adapter in (caddy, haproxy, nghttpx)},
+    **{adapter.name: adapter.syntax for adapter in (apache, caddy, haproxy, nghttpx)},
 }
 SPACE = """\
 space: {server}/mine
@@ -103,6 +103,13 @@ HOSTILE = {
         "haproxy", "frontend a\n{% if p.switch %}\n\thttp-request deny\n{% endif %}",
         "http-request"),
     "HAProxy's quotes": ("haproxy", 'global\n\t"stats" socket {{ p.word }}', "stats"),
+    "Apache's cases": ("apache", "sslPROTOCOL {{ p.word }}", "sslPROTOCOL"),
+    "Apache's continued lines": ("apache", "SSLCipher\\\nSuite {{ p.word }}", "SSLCipherSuite"),
+    "Apache's sections": (
+        "apache", "<Location /{{ p.word }}>\nRequire all granted\n</Location>", "Require"),
+    "Apache's definitions": ("apache", "Define P {{ p.word }}\nSSLProtocol ${P}", "Define"),
+    "a program of a log": (
+        "apache", "CustomLog {{ '/srv/a' if p.switch else '/srv/b' }} common", "CustomLog"),
 }  # fmt: skip
 
 
@@ -126,6 +133,7 @@ def test_a_searched_value_is_refused_where_it_changes_what_is_never_searched(
         ("caddy", "a.test {\n\tlog {\n\t\tsampling {\n\t\t\tfirst {{ p.number }}\n\t\t}\n\t}\n}"),
         ("nghttpx", "ciphers=x\nworkers={{ p.number }}"),
         ("haproxy", "listen a\n\tbind :443 ssl ciphers x backlog {{ p.number }}"),
+        ("apache", "SSLProtocol TLSv1.3\n<IfModule a>\nKeepAlive {{ p.switch }}\n</IfModule>"),
         ("haproxy", "defaults\n\ttimeout client 5s\n\ttimeout http-keep-alive {{ p.number }}"),
     ],
 )

@@ -36,6 +36,8 @@ ROLES = {
     "caddy/proxy": "proxy",
     "nghttpx/terminator": "proxy",
     "haproxy/proxy": "proxy",
+    "apache/static": "static",
+    "apache/proxy": "proxy",
 }
 """A workload that each built-in space is for."""
 

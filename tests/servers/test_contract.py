@@ -31,6 +31,7 @@ BROKEN = {
     "caddy": "\n:1 {\n\tbogus\n}\n",
     "nghttpx": "\nbogus=1\n",
     "haproxy": "\n\tbogus\n",
+    "apache": "\nbogus\n",
 }
 """Text that each server's reader refuses, with this word."""
 
@@ -174,7 +175,8 @@ def test_its_log_says_why_requests_fail(tmp_path: Path, space: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "space", ["caddy/static", "haproxy/proxy", "nghttpx/terminator", "nginx/proxy"]
+    "space",
+    ["apache/proxy", "caddy/static", "haproxy/proxy", "nghttpx/terminator", "nginx/proxy"],
 )
 def test_it_speaks_tls_with_the_labs_certificate(
     tmp_path: Path, space: str, certificate: Certificate

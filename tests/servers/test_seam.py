@@ -12,13 +12,13 @@ import pytest
 
 from tests.servers.labs import here
 from tuner.machine.facts import SERVER_NAMES
-from tuner.servers import caddy, haproxy, nghttpx, nginx
+from tuner.servers import apache, caddy, haproxy, nghttpx, nginx
 from tuner.servers.server import ExportsMore, Server
 
 pytestmark = pytest.mark.integration
 
 TOP = Path(__file__).resolve().parents[2]
-SHIPPED: tuple[Server, ...] = (nginx, caddy, haproxy, nghttpx)
+SHIPPED: tuple[Server, ...] = (nginx, apache, caddy, haproxy, nghttpx)
 WITH_MORE: tuple[ExportsMore, ...] = (caddy,)
 """The types of all modules are checked against the protocol here."""
 MODULE = '''\

@@ -18,6 +18,7 @@ DOCUMENTATION = {
     "caddy": ("https://caddyserver.com/docs/", "https://go.dev/doc/", "https://pkg.go.dev/"),
     "nghttpx": ("https://nghttp2.org/documentation/",),
     "haproxy": ("https://docs.haproxy.org/",),
+    "apache": ("https://httpd.apache.org/docs/2.4/",),
 }
 
 
@@ -90,6 +91,22 @@ def test_what_the_space_of_haproxy_searches() -> None:
     ]
 
 
+def test_what_the_spaces_of_apache_search() -> None:
+    """Processes and threads, connections, memory, and how files or answers are read."""
+    shared = ["threads_per_child", "start_threads", "async_request_worker_factor"]
+    shared += ["listen_backlog", "max_mem_free"]
+    assert [parameter.name for parameter in bind("apache/static", (2, 4, 62)).searched()] == [
+        *shared,
+        "max_keep_alive_requests",
+        "enable_sendfile",
+        "enable_mmap",
+    ]
+    assert [parameter.name for parameter in bind("apache/proxy", (2, 4, 62)).searched()] == [
+        *shared,
+        "proxy_io_buffer_size",
+    ]
+
+
 def test_the_trades_are_off_unless_allowed() -> None:
     """Log durability and stale files; with one comes what belongs to it."""
     space = bind("nginx/static")
@@ -116,6 +133,10 @@ def test_the_trades_are_off_unless_allowed() -> None:
         ("haproxy/proxy", "http_reuse"),
         ("haproxy/proxy", "pool_purge_delay"),
         ("haproxy/proxy", "server_maxconn"),
+        ("apache/static", "accept_filter"),
+        ("apache/static", "listen_cores_buckets_ratio"),
+        ("apache/proxy", "proxy_max"),
+        ("apache/proxy", "proxy_ttl"),
     ],
 )
 def test_harm_that_the_lab_cannot_show_is_a_trade(name: str, parameter: str) -> None:
