@@ -45,8 +45,8 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
     """Return a role directory by path; apply it with ``hosts: web`` and ``roles: [tuned_nginx]``.
 
     The role writes the server's file after the server has validated it, with a copy of the old one,
-    and reloads the service if the file changed. Variables of the server's process become a
-    drop-in of its systemd unit.
+    and reloads the service if the file changed, or restarts one that cannot reload. Variables of
+    the server's process become a drop-in of its systemd unit.
 
     Returns:
         Empty if the record has no configuration.
@@ -114,7 +114,7 @@ def _tasks(name: str, place: UsualPlace) -> str:
     backup: "{{{{ {name}_backup }}}}"
     validate: "{{{{ {name}_validate or omit }}}}"
   become: "{{{{ {name}_become }}}}"
-  notify: Reload {place.service}
+  notify: {_renewal(place)}
 {unit.tasks(name, place)}"""
 
 
@@ -122,13 +122,26 @@ def _handlers(name: str, place: UsualPlace) -> str:
     # The reload comes first: with a file that the server cannot use, it keeps the running
     # configuration.
     return f"""\
-- name: Reload {place.service}
+- name: {_renewal(place)}
   ansible.builtin.service:
     name: "{{{{ {name}_service }}}}"
-    state: reloaded
+    state: {_state(place)}
   become: "{{{{ {name}_become }}}}"
   when: {name}_service | length > 0
 {unit.handler(name, place)}"""
+
+
+def _renewal(place: UsualPlace) -> str:
+    """Return the name of the handler for a changed file."""
+    return f"Reload {place.service}" if place.reloads else f"Restart {place.service} with its file"
+
+
+def _verb(place: UsualPlace) -> str:
+    return "reloads" if place.reloads else "restarts"
+
+
+def _state(place: UsualPlace) -> str:
+    return "reloaded" if place.reloads else "restarted"
 
 
 def _playbook(name: str) -> str:
@@ -161,10 +174,12 @@ def _arguments(name: str, place: UsualPlace) -> dict[str, object]:
     def option(kind: str, words: str) -> dict[str, str]:
         return {"type": kind, "description": words}
 
+    summary = f"Puts {place.file} in place and {_verb(place)} {place.service}."
+    restarted = f"Service to be {_state(place)}; empty: none."
     return {
         "argument_specs": {
             "main": {
-                "short_description": f"Puts {place.file} in place and reloads {place.service}.",
+                "short_description": summary,
                 "options": {
                     f"{name}_path": option("path", f"Where {place.file} lies."),
                     f"{name}_owner": option("str", "Its owner; empty leaves that as it is."),
@@ -173,7 +188,7 @@ def _arguments(name: str, place: UsualPlace) -> dict[str, object]:
                     f"{name}_become": option("bool", "Whether to become root."),
                     f"{name}_backup": option("bool", "Whether to keep what was there."),
                     f"{name}_validate": option("str", "Command that checks the file; empty: none."),
-                    f"{name}_service": option("str", "Service to be reloaded; empty: none."),
+                    f"{name}_service": option("str", restarted),
                     **{key: option(*said) for key, said in unit.options(name, place).items()},
                     f"{name}_parameters": option("dict", "The values, for your own templates."),
                     f"{name}_provenance": option("dict", "Where they come from."),
@@ -189,7 +204,7 @@ def _readme(name: str, place: UsualPlace, lines: Sequence[str]) -> str:
 # {name}
 
 Puts `{place.file}` at `{place.path}` after the server found it valid, keeps a copy of what was
-there, and reloads `{place.service}` if it changed.
+there, and {_verb(place)} `{place.service}` if it changed.
 
 {unit.readme(name, place)}\
 {comment}

@@ -105,12 +105,13 @@ def _server(study: StudyResult, place: UsualPlace, files: Collection[str]) -> di
     volumes = [f"./server/{place.file}:{place.image_path or place.path}:ro"]
     if any(path.startswith("site/") for path in files):
         volumes.append("./site:/var/www/html:ro")
-    environment = f"server/{place.environment}"
+    has_environment = f"server/{place.environment}" in files
     return {
-        "image": f"{place.image}:{_tag(study.record.server)}",
+        "image": f"{place.image}:{place.image_version}{_tag(study.record.server)}",
         "ports": [f"127.0.0.1:{_PORT}:80"],
         "volumes": volumes,
-        **({"env_file": [f"./{environment}"]} if environment in files else {}),
+        **({"env_file": [f"./server/{place.environment}"]} if has_environment else {}),
+        **({"command": list(place.image_command)} if place.image_command else {}),
         "ulimits": {"nofile": {"soft": 65536, "hard": 65536}},
         "labels": {
             "org.tuner.study": study.record.name,

@@ -21,8 +21,15 @@ class UsualPlace:
     """Official container image, without the version; empty without one."""
     image_path: str = ""
     """Path of the configuration file in the image; empty: ``path``."""
+    image_version: str = ""
+    """Prefix of the version in the image's tags."""
     environment: str = ""
     """Exported file of variables for its process; empty without one."""
+    reloads: bool = True
+    """False if it reads a changed file only when it starts."""
+    image_command: tuple[str, ...] = ()
+    """Command of the container for a process with variables of ``environment``; empty: the
+    image's own."""
     named: tuple[str, ...] = ()
     """Lower-case patterns of file names for configurations of this server."""
 
