@@ -202,7 +202,7 @@ format: develop ## Format Python and Rust
 	$(CARGO) fmt --manifest-path loadgen/Cargo.toml
 
 # All extras but gp: PyTorch takes several gigabytes.
-EXTRAS = --extra caddy --extra postgresql --extra grpc --extra dashboard --extra cmaes --extra pandas --extra polars --extra png
+EXTRAS = --extra caddy --extra envoy --extra postgresql --extra grpc --extra dashboard --extra cmaes --extra pandas --extra polars --extra png
 # The locks hold for every Python from 3.11 on, and name no index: whose mirror is used is the
 # business of who installs. `make lock ARGS=--upgrade` takes newer versions.
 UV_COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" build/uv/bin/uv pip compile \

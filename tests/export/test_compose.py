@@ -75,6 +75,23 @@ def test_the_file_lies_where_the_image_reads_it(study: StudyResult) -> None:
     assert volume == "./server/haproxy.cfg:/usr/local/etc/haproxy/haproxy.cfg:ro"
 
 
+def test_an_option_of_the_command_line_reaches_the_container(study: StudyResult) -> None:
+    """Envoy's number of threads stands in no file, and its images' tags begin with a letter."""
+    server = replace(study.record.server, name="envoy")
+    configurations = {
+        digest: replace(known, file_name="envoy.yaml", more={"envoy.env": "CONCURRENCY=3\n"})
+        for digest, known in study.record.configurations.items()
+    }
+    record = replace(study.record, server=server, configurations=configurations)
+    text = compose(replace(study, record=record))["compose.yaml"]
+    assert isinstance(text, str)
+    found = yaml.safe_load(text)["services"]["server"]
+    assert found["image"] == f"envoyproxy/envoy:v{server.version}"
+    assert found["env_file"] == ["./server/envoy.env"]
+    # Compose would replace a single dollar sign by a variable of its own.
+    assert found["command"][-1].endswith("$${CONCURRENCY:+--concurrency $$CONCURRENCY}")
+
+
 def test_compose_takes_the_file(study: StudyResult, tmp_path: Path) -> None:
     """Without a variable set, and with the load among the services, by Compose's own reading."""
     tool = _compose_command()

@@ -13,12 +13,12 @@ from tuner.errors import DefinitionError
 from tuner.render.reach import edges, unsearched
 from tuner.render.render import EXPORT, render
 from tuner.render.syntax import NGINX
-from tuner.servers import apache, caddy, haproxy, nghttpx
+from tuner.servers import apache, caddy, envoy, haproxy, nghttpx
 from tuner.space.space import Space
 
 SYNTAXES = {
     "nginx": NGINX,
-    **{adapter.name: adapter.syntax for adapter in (apache, caddy, haproxy, nghttpx)},
+    **{adapter.name: adapter.syntax for adapter in (apache, caddy, envoy, haproxy, nghttpx)},
 }
 SPACE = """\
 space: {server}/mine
@@ -102,6 +102,11 @@ HOSTILE = {
     "a rule of access": (
         "haproxy", "frontend a\n{% if p.switch %}\n\thttp-request deny\n{% endif %}",
         "http-request"),
+    "a field": ("envoy", "static_resources: {listeners: [{ecdh_curves: [{{ p.word }}]}]}",
+                "ecdh_curves"),
+    "a filter": (
+        "envoy", "http_filters:\n{% if p.switch %}\n- {name: a}\n{% endif %}", "http_filters"),
+    "Envoy's quotes": ("envoy", '"adm\\u0069n": {address: {{ p.word }}}', "admin"),
     "HAProxy's quotes": ("haproxy", 'global\n\t"stats" socket {{ p.word }}', "stats"),
     "Apache's cases": ("apache", "sslPROTOCOL {{ p.word }}", "sslPROTOCOL"),
     "Apache's continued lines": ("apache", "SSLCipher\\\nSuite {{ p.word }}", "SSLCipherSuite"),
@@ -132,6 +137,7 @@ def test_a_searched_value_is_refused_where_it_changes_what_is_never_searched(
         ("nginx", "set $v {{ p.word }};\nset $w 5;\nlimit_rate $w;"),
         ("caddy", "a.test {\n\tlog {\n\t\tsampling {\n\t\t\tfirst {{ p.number }}\n\t\t}\n\t}\n}"),
         ("nghttpx", "ciphers=x\nworkers={{ p.number }}"),
+        ("envoy", "admin: {address: a}\nconcurrency: {{ p.number }}"),
         ("haproxy", "listen a\n\tbind :443 ssl ciphers x backlog {{ p.number }}"),
         ("apache", "SSLProtocol TLSv1.3\n<IfModule a>\nKeepAlive {{ p.switch }}\n</IfModule>"),
         ("haproxy", "defaults\n\ttimeout client 5s\n\ttimeout http-keep-alive {{ p.number }}"),

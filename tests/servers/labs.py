@@ -38,6 +38,7 @@ ROLES = {
     "haproxy/proxy": "proxy",
     "apache/static": "static",
     "apache/proxy": "proxy",
+    "envoy/proxy": "proxy",
 }
 """A workload that each built-in space is for."""
 

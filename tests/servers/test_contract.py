@@ -32,6 +32,7 @@ BROKEN = {
     "nghttpx": "\nbogus=1\n",
     "haproxy": "\n\tbogus\n",
     "apache": "\nbogus\n",
+    "envoy": "\nbogus: 1\n",
 }
 """Text that each server's reader refuses, with this word."""
 
@@ -176,7 +177,10 @@ def test_its_log_says_why_requests_fail(tmp_path: Path, space: str) -> None:
 
 @pytest.mark.parametrize(
     "space",
-    ["apache/proxy", "caddy/static", "haproxy/proxy", "nghttpx/terminator", "nginx/proxy"],
+    [
+        *("apache/proxy", "caddy/static", "envoy/proxy", "haproxy/proxy"),
+        *("nghttpx/terminator", "nginx/proxy"),
+    ],
 )
 def test_it_speaks_tls_with_the_labs_certificate(
     tmp_path: Path, space: str, certificate: Certificate

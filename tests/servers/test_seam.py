@@ -12,14 +12,14 @@ import pytest
 
 from tests.servers.labs import here
 from tuner.machine.facts import SERVER_NAMES
-from tuner.servers import apache, caddy, haproxy, nghttpx, nginx
+from tuner.servers import apache, caddy, envoy, haproxy, nghttpx, nginx
 from tuner.servers.server import ExportsMore, Server
 
 pytestmark = pytest.mark.integration
 
 TOP = Path(__file__).resolve().parents[2]
-SHIPPED: tuple[Server, ...] = (nginx, apache, caddy, haproxy, nghttpx)
-WITH_MORE: tuple[ExportsMore, ...] = (caddy,)
+SHIPPED: tuple[Server, ...] = (nginx, apache, caddy, envoy, haproxy, nghttpx)
+WITH_MORE: tuple[ExportsMore, ...] = (caddy, envoy)
 """The types of all modules are checked against the protocol here."""
 MODULE = '''\
 """A server that speaks Nginx's language, as one that nobody has heard of."""

@@ -19,6 +19,7 @@ DOCUMENTATION = {
     "nghttpx": ("https://nghttp2.org/documentation/",),
     "haproxy": ("https://docs.haproxy.org/",),
     "apache": ("https://httpd.apache.org/docs/2.4/",),
+    "envoy": ("https://www.envoyproxy.io/docs/envoy/latest/",),
 }
 
 
@@ -30,6 +31,11 @@ def bind(name: str, version: tuple[int, ...] = (1, 22, 1), cores: int = 4) -> Sp
 def trades(space: Space) -> list[str]:
     """Return names that ``--allow`` takes."""
     return [parameter.name for parameter in space.parameters if parameter.trades]
+
+
+def test_envoy_reads_its_file_only_when_it_starts() -> None:
+    """Without its hot restart, which a service of systemd has not, nothing is reloaded."""
+    assert {parameter.apply for parameter in bind("envoy/proxy").parameters} == {"restart"}
 
 
 @pytest.mark.parametrize("name", ["caddy/static", "caddy/proxy"])
@@ -107,6 +113,20 @@ def test_what_the_spaces_of_apache_search() -> None:
     ]
 
 
+def test_what_the_space_of_envoy_searches() -> None:
+    """Its threads and their sockets, its buffers, and how long connections to backends last."""
+    assert [parameter.name for parameter in bind("envoy/proxy", (1, 40, 0)).searched()] == [
+        "concurrency",
+        "enable_reuse_port",
+        "connection_balance",
+        "tcp_backlog_size",
+        "max_connections_to_accept_per_socket_event",
+        "per_connection_buffer_limit_bytes",
+        "upstream_buffer_limit_bytes",
+        "max_requests_per_connection",
+    ]
+
+
 def test_the_trades_are_off_unless_allowed() -> None:
     """Log durability and stale files; with one comes what belongs to it."""
     space = bind("nginx/static")
@@ -137,6 +157,10 @@ def test_the_trades_are_off_unless_allowed() -> None:
         ("apache/static", "listen_cores_buckets_ratio"),
         ("apache/proxy", "proxy_max"),
         ("apache/proxy", "proxy_ttl"),
+        ("envoy/proxy", "idle_timeout"),
+        ("envoy/proxy", "upstream_idle_timeout"),
+        ("envoy/proxy", "per_upstream_preconnect_ratio"),
+        ("envoy/proxy", "connection_pool_per_downstream_connection"),
     ],
 )
 def test_harm_that_the_lab_cannot_show_is_a_trade(name: str, parameter: str) -> None:

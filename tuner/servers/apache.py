@@ -8,7 +8,6 @@ https://httpd.apache.org/docs/2.4/programs/httpd.html, https://httpd.apache.org/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,13 +204,3 @@ def export_text(configuration: Configuration, space: Space, placement: Placement
         # It matches any name only for Nginx. Apache answers every name in any case.
         placement = replace(placement, server_name="localhost")
     return render(space.template, configuration, space, placement, syntax)
-
-
-def export_files(
-    configuration: Configuration,  # noqa: ARG001 - the port's, for servers with more than a file
-    space: Space,  # noqa: ARG001
-    server: ServerFacts,  # noqa: ARG001
-    placement: Placement = EXPORT,  # noqa: ARG001
-) -> Mapping[str, str]:
-    """Implement ``Server.export_files``; there are none."""
-    return {}
