@@ -201,18 +201,17 @@ def test_no_touched_request_counts_whatever_the_clocks(guard_ns: int, seed: int)
     A request that the rule of spans excludes by its true time has weight 0 in the merged window.
     """
     random = np.random.default_rng(seed)
-    true, shown = [], []
     stall = (400 * MS, 402 * MS)
-    parts = []
+    true, parts = [], []
     for place in range(3):
         intended = np.sort(random.integers(0, 900 * MS, 60))
         # By its own clock this generator is early or late.
         shift = int(random.integers(-guard_ns, guard_ns + 1))
-        outcome = np.zeros(60, np.uint8)
-        true.append(intended)
-        shown.append(Samples(*[intended + shift] * 3, outcome))
+        shown = intended + shift
+        samples = Samples(shown, shown, shown, np.zeros(60, np.uint8))
         spans = ((stall[0] + shift, stall[1] + shift),) if place == 1 else ()
-        parts.append(raw_window(samples=shown[-1], offered=60, generator_spans=spans))
+        true.append(intended)
+        parts.append(raw_window(samples=samples, offered=60, generator_spans=spans))
     merged = together(parts, guard_ns)
     assert isinstance(merged.samples, Samples)
     found = weights_of(merged, merged.samples, SPANS)
