@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.errors import TunerError
-from tuner.generators.shared import clock_error_ns
 from tuner.hosts import remote
 from tuner.hosts.agent import Agent
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.machine.placement import place_generator
 from tuner.machine.topology import cpu_ranges
+from tuner.measurement.clocks import narrowest
 from tuner.paths import loadgen_binary
 from tuner.words.drawing import drawn_host
+
+_READINGS = 8
+"""Readings of a clock, of which the narrowest counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ def _facts(hosts: Inventory, host: Host, agent: Agent) -> Sequence[str]:
     if host.name in {generator.name for generator in hosts.generators}:
         found.append(f"load from the CPUs {cpu_ranges(place_generator(topology))}")
         if len(hosts.generators) > 1:
-            error_ns = clock_error_ns(lambda: agent.clocks()["monotonic_ns"])
+            read = [agent.clocks()["monotonic_ns"] for _ in range(_READINGS)]
+            error_ns = narrowest(read).offset.error_ns
             found.append(f"clock known within {error_ns / 1e3:,.0f} µs")
     return found

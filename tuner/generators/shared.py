@@ -24,8 +24,10 @@ from tuner.measurement.window import RawWindow
 from tuner.workload.workload import Workload
 
 _READINGS = 8
-"""Readings of a clock before and after a window, of which the narrowest counts. Each takes a round
-trip; on a busy host a single one is often ten times as long as the shortest."""
+"""Most readings of a clock before and after a window, of which the narrowest counts. Each takes a
+round trip; on a busy host a single one is often ten times as long as the shortest."""
+_ENOUGH = 1.5
+"""Round trip, as a multiple of the shortest so far, with which a reading is good enough."""
 _LEAD_S = 0.02
 """Time from the agreement to the start, in addition to a few round trips: the generators have to
 receive the line."""
@@ -37,7 +39,7 @@ _COARSE_NS = 20_000_000
 """Error of a clock above which its host cannot share a load: stalls are widened by it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Member:
     """One of the generators."""
 
@@ -47,29 +49,34 @@ class Member:
     """The generator, with its share of the load."""
     read_clock: Callable[[], ClockReading]
     """Reads the monotonic clock of its host, between two instants of ours."""
+    shortest_ns: int = 0
+    """Shortest round trip so far; 0 before the first reading."""
 
     def clock(self) -> ClockReading:
-        """Return the narrowest of some readings."""
-        return _narrowest(self.read_clock)
+        """Return the narrowest of some readings; of a few if one is as short as any before."""
+        readings: list[ClockReading] = []
+        while len(readings) < _READINGS:
+            readings.append(self.read_clock())
+            if narrowest(readings).trip_ns <= _ENOUGH * self.shortest_ns:
+                break
+        found = narrowest(readings)
+        self.shortest_ns = min(found.trip_ns, self.shortest_ns or found.trip_ns)
+        return found
 
 
-def clock_error_ns(read_clock: Callable[[], ClockReading]) -> int:
-    """Return the error with which a host's clock is known.
+def _checked(member: Member) -> int:
+    """Return the error with which the clock of a generator's host is known.
 
     Raises:
         InstrumentError: it is too large for a share of a load, or the clock was set meanwhile.
     """
-    error_ns = error_since(_narrowest(read_clock), _narrowest(read_clock))
+    error_ns = error_since(member.clock(), member.clock())
     if error_ns > _COARSE_NS:
         raise InstrumentError(
             f"its clock is known to {error_ns / 1e6:.0f} ms only, and a shared load needs"
             f" {_COARSE_NS / 1e6:.0f} ms; leave the host out of the group generators"
         )
     return error_ns
-
-
-def _narrowest(read_clock: Callable[[], ClockReading]) -> ClockReading:
-    return narrowest([read_clock() for _ in range(_READINGS)])
 
 
 class SharedGenerator:
@@ -109,7 +116,7 @@ class SharedGenerator:
         for member in self._members:
             with _named(member):
                 _ = member.native.name
-                errors.append(clock_error_ns(member.read_clock))
+                errors.append(_checked(member))
         return max(errors)
 
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
@@ -167,7 +174,7 @@ class SharedGenerator:
     def _window(self, running: Sequence[RunningPlan], warmups_ns: Mapping[str, int]) -> RawWindow:
         """Let all begin the next window at one instant; return what they report together."""
         before = [member.clock() for member in self._members]
-        longest_ns = max(reading.answered_ns - reading.asked_ns for reading in before)
+        longest_ns = max(reading.trip_ns for reading in before)
         at_ns = time.monotonic_ns() + round(self._lead_s * 1e9) + _TRIPS * longest_ns
         starts_ns = [at_ns + reading.offset.ahead_ns for reading in before]
         for member, each, start_ns in zip(self._members, running, starts_ns, strict=True):

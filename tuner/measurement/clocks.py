@@ -34,10 +34,15 @@ class ClockReading:
     answered_ns: int
 
     @property
+    def trip_ns(self) -> int:
+        """Length of the round trip."""
+        return self.answered_ns - self.asked_ns
+
+    @property
     def offset(self) -> ClockOffset:
         """The offset of the clock at the reading."""
         ahead_ns = self.theirs_ns - (self.asked_ns + self.answered_ns) // 2
-        return ClockOffset(ahead_ns, (self.answered_ns - self.asked_ns + 1) // 2)
+        return ClockOffset(ahead_ns, (self.trip_ns + 1) // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def difference(
 
 def narrowest(readings: Iterable[ClockReading]) -> ClockReading:
     """Return the reading with the shortest round trip, which has the smallest error."""
-    return min(readings, key=lambda reading: reading.answered_ns - reading.asked_ns)
+    return min(readings, key=lambda reading: reading.trip_ns)
 
 
 def error_since(before: ClockReading, after: ClockReading, *, drift: float = DRIFT) -> int:
