@@ -32,7 +32,7 @@ from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import loadgen_binary
 from tuner.record.model import Record
-from tuner.store.store import Store, sqlite_url
+from tuner.store.store import Store, list_names, sqlite_url
 from tuner.workload.workload import Request
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]
@@ -244,9 +244,11 @@ def test_doctor_reports_the_role_of_each_host(lab: Lab, tmp_path: Path) -> None:
     assert states == {"web": "ok", "load1": "ok", "load2": "ok", "load3": "missing"}
 
 
-def record(folder: Path, name: str) -> Record:
-    """Return the record of a study in the folder."""
-    return Store.open(sqlite_url(folder / "studies" / name), name).record()
+def records(folder: Path) -> list[Record]:
+    """Return the records of a study, or of a run with its contests, that is called ``look``."""
+    storage = sqlite_url(folder / "studies" / "look")
+    names = list_names(storage, writing=False)
+    return [Store.open(storage, name, writing=False).record() for name in names]
 
 
 @pytest.mark.parametrize(
@@ -267,10 +269,12 @@ def test_every_command_measures_with_all_generators(tmp_path: Path, command: Seq
         options = ("--inventory", str(hosts.inventory), "--name", "look", "--stalls", "keep")
         done = tuner(tmp_path, *command, *options)
         assert done.returncode == 0, done.stderr
-        found = record(tmp_path, "look")
-        assert found.generator.endswith(" on load1, load2")
-        assert any("2 generators share the load" in note for note in found.notes)
-        windows = [window for block in found.blocks for window in block.windows]
+        found = records(tmp_path)
+        assert found
+        for record in found:
+            assert record.generator.endswith(" on load1, load2")
+            assert any("2 generators share the load" in note for note in record.notes)
+        windows = [w for record in found for block in record.blocks for w in block.windows]
         assert windows
         for window in windows:
             assert not window.slice_ms
