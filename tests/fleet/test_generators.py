@@ -284,3 +284,15 @@ def test_every_command_measures_with_all_generators(tmp_path: Path, command: Seq
         for host in hosts.hosts.values():
             assert not list(host.root.glob("var/tmp/tuner-*"))
             assert "tuner-loadgen" not in host.run("ps", "-eo", "comm")
+
+
+def test_a_dry_run_asks_from_each_generator(tmp_path: Path) -> None:
+    """Every generator sends a request of each kind; an answer shows that all reach the target."""
+    skip_without_bed()
+    with bed({"targets": ["web"], "generators": ["load1", "load2"]}) as hosts:
+        options = ("--dry-run", "--json", "--inventory", str(hosts.inventory))
+        done = tuner(tmp_path, "measure", "stock", *options)
+        assert done.returncode == 0, done.stderr
+        (plan,) = json.loads(done.stdout)["plans"]
+        (request,) = plan["configurations"][0]["requests"]
+        assert (request["status"], request["size_bytes"]) == (200, 1024)

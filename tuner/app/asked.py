@@ -15,7 +15,14 @@ from pathlib import Path
 from tuner.app.preflight import Preflight
 from tuner.app.session import ReadyLab, instance_of, ready_lab
 from tuner.errors import HostError
-from tuner.generators.generator import Endpoint, LoadGenerator, Next, WindowPlan, WindowSpec
+from tuner.generators.generator import (
+    Endpoint,
+    LoadGenerator,
+    Next,
+    WindowPlan,
+    WindowSpec,
+    members_of,
+)
 from tuner.hosts.deployer import InstanceSpec
 from tuner.measurement.window import RawWindow
 from tuner.own.server import InPlaceServer
@@ -141,7 +148,8 @@ def asked_through(
 ) -> TriedRequest:
     """Send a request to an endpoint; return its answer.
 
-    The generator compares the body with the expected one and does not report its size.
+    Generators that share a load send one each. The generator compares the body with the expected
+    one and does not report its size.
 
     Args:
         generator: the native generator.
@@ -152,11 +160,12 @@ def asked_through(
     Raises:
         InstrumentError: the generator failed.
     """
+    generators = max(1, len(members_of(generator)))
     expected = _OK if request.expect_status is None else request.expect_status
     single = replace(
         workload,
         requests=(replace(request, expect_status=expected),),
-        connections=1,
+        connections=generators,
         arrival="constant",
         # It opens no second connection after a single request.
         wire=replace(workload.wire, streams=1, requests_per_connection=None),
@@ -165,7 +174,7 @@ def asked_through(
         window_id="one",
         instance=endpoint.instance,
         mode="open",
-        rate_per_s=_RATE_PER_S,
+        rate_per_s=generators * _RATE_PER_S,
         seed=1,
         warmup_s=0.0,
         duration_s=_WINDOW_S,
