@@ -55,7 +55,7 @@ def test_the_version_is_the_packages(tuner: Tuner) -> None:
             ("optimize", "--load", "ab"),
             "--load: 'ab' is not allowed; allowed: native, wrk2",
         ),
-        (("optimize", "--server", "apache"), "--server: 'apache'"),
+        (("optimize", "--server", "lighttpd"), "--server: 'lighttpd'"),
         (("optimize", "--baseline", "best"), "--baseline: 'best'"),
         (("optimize", "--baseline", "missing.yaml"), "missing.yaml: "),
         (("optimize", "--workload", "video"), "--workload: there is no workload 'video'"),

@@ -260,7 +260,7 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
             "s.yaml:1: finalists: with two objectives only one",
         ),
         ("choose: p99=1", "s.yaml:1: choose: a choice needs two objectives"),
-        ("server: apache", "server: 'apache' is not allowed; allowed: nginx, caddy"),
+        ("server: lighttpd", "server: 'lighttpd' is not allowed; allowed: nginx, apache"),
         ("baseline: best", "baseline: 'best' is not allowed; allowed: stock, distro, hand, pub"),
         ("trials: 0", "trials: 0 is out of range"),
         ("rate: fast", "rate: expected a number, found 'fast'"),
