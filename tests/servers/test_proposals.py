@@ -13,6 +13,7 @@ import pytest
 from tuner.errors import HostError
 from tuner.hosts import local
 from tuner.machine.facts import ServerFacts
+from tuner.render.render import EXPORT
 from tuner.servers import catalog
 from tuner.servers.ground import TargetGround
 from tuner.servers.trial import refusal, trial_ground
@@ -111,6 +112,16 @@ def test_the_server_takes_every_baseline(case: Case) -> None:
         configuration = case.space.baseline(baseline)
         spec = adapter.instance("trial", configuration, case.space, case.ground, PORT)
         assert refusal(spec, strict=True) == ""
+
+
+def test_a_preflight_can_write_every_baseline(case: Case) -> None:
+    """It has no certificate yet, and a template that left a parameter out would be refused."""
+    upstreams = () if "static" in case.space.name else EXPORT.upstreams
+    adapter = catalog.server(case.space.server)
+    for baseline in BASELINES:
+        configuration = case.space.baseline(baseline)
+        placement = replace(EXPORT, upstreams=upstreams)
+        assert adapter.export_text(configuration, case.space, placement)
 
 
 def test_the_server_takes_what_a_search_proposes(case: Case) -> None:
