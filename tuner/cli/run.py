@@ -1,4 +1,4 @@
-"""``tuner run``: run a published experiment with stock, published and tuned configurations."""
+"""``tuner run``: run an experiment with stock, published, hand-tuned and tuned configurations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tuner.machine.topology import cpu_ranges
 from tuner.measurement.stalls import STALLS
 from tuner.paths import STUDIES
 from tuner.reading.located import Node
-from tuner.record.contenders import PUBLISHED, STOCK, TUNED
+from tuner.record.contenders import HAND, PUBLISHED, STOCK, TUNED
 from tuner.record.model import Record
 from tuner.space.configuration import Configuration
 from tuner.stats.words import counted
@@ -108,11 +108,12 @@ def command(
     dry: bool,
     **cpus: str | None,
 ) -> None:
-    """Run the published experiment NAME on this machine (`tuner studies` lists them).
+    """Run the experiment NAME on this machine (`tuner studies` lists them).
 
     Tunes each server for the experiment's workload, then measures the stock, published and tuned
     configurations of all servers in common randomised blocks, at a fixed rate and, if the
     experiment defines one, on a ladder of rates. The report includes the published figures.
+    An experiment that nobody has published may measure each server as tuned by hand, too.
     """
     progress = caller.progress
     dry_run.refuse_resume(dry=dry, resume=resume)
@@ -142,7 +143,8 @@ def command(
         " claim needs more blocks"
     )
     progress.note(f"seed {asked.seed}")
-    progress.note(f"published: {experiment.published.title} ({experiment.published.source})")
+    if experiment.published:
+        progress.note(f"published: {experiment.published.title} ({experiment.published.source})")
     rules = merged(shipped_rules(), experiment.alike)
     wanted = {
         "objective": experiment.objective.name,
@@ -276,20 +278,23 @@ class _Run:
         for server, seen in self.look(case, servers, watch=False).items():
             definition = replace(seen.definition, rate_per_s=case.rate_per_s, time_s=time_s)
             found = replace(seen, definition=definition)
-            kinds = [STOCK]
-            if has_configuration(self.experiment.name, server):
-                kinds.append(PUBLISHED)
             asked = {
-                kind: equalise(self._given(kind, found), found.space, self.rules) for kind in kinds
+                kind: equalise(self._given(kind, found), found.space, self.rules)
+                for kind in self._kinds(server)
             }
             tuned = case.name == self.experiment.tune and server in self.experiment.tuned
             plans.append(dry_run.rehearse("run", found, asked, searches=tuned, added=added))
         return plans
 
+    def _kinds(self, server: str) -> list[str]:
+        """Return the kinds of a server's arms that need no search."""
+        published = has_configuration(self.experiment.name, server)
+        return [STOCK, *[PUBLISHED] * published, *[HAND] * self.experiment.hand]
+
     def _given(self, kind: str, found: Preflight) -> Configuration:
         if kind == PUBLISHED:
             return load_configuration(self.experiment.name, found.space)[0]
-        return found.baseline
+        return found.space.baseline(HAND) if kind == HAND else found.baseline
 
     def search(self, servers: Sequence[str]) -> tuple[dict[str, Configuration], dict[str, str]]:
         """Return the tuned configuration of each server, and the studies that found them."""
@@ -324,9 +329,7 @@ class _Run:
             scaling += (f"tuned for {experiment.tune}, and measured here unchanged",)
         entries = []
         for server in found:
-            entries.append(Entry(server, STOCK))
-            if has_configuration(experiment.name, server):
-                entries.append(Entry(server, PUBLISHED))
+            entries += [Entry(server, kind) for kind in self._kinds(server)]
             if server in tuned[0]:
                 entries.append(Entry(server, TUNED))
         if cases > 1:

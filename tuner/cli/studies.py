@@ -28,7 +28,7 @@ def command(as_json: bool) -> None:
             "servers": list(found.servers),
             "cases": [case.name for case in found.cases],
             "time_s": found.time_s,
-            "published": found.published.source,
+            "published": found.published.source if found.published else "",
         }
         for found in list_experiments()
     ]
@@ -41,7 +41,7 @@ def command(as_json: bool) -> None:
     click.echo("Shipped (tuner optimize --study NAME):")
     for row in shipped:
         click.echo(f"  {row['name']:<20} {row['summary']}")
-    click.echo("\nPublished experiments (tuner run NAME):")
+    click.echo("\nExperiments (tuner run NAME):")
     for known in list_experiments():
         servers = ", ".join(known.servers)
         click.echo(f"  {known.name:<28} {known.summary}; {servers}; {duration(known.time_s)}")

@@ -1,4 +1,4 @@
-"""An experiment: a published benchmark in a form that can be repeated.
+"""An experiment: a benchmark of servers, mostly a published one, in a form that can be repeated.
 
 A file of ``studies/experiments/`` has the published workloads, servers and sizes, and rules to
 adapt sizes to the machine. Each case is a separate contest; the tuned arms are searched for in one
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.definition.alike import RULE, AlignmentRule, read_rules
-from tuner.definition.published import load_published
+from tuner.definition.published import find_published, load_published
 from tuner.definition.study_keys import OBJECTIVE
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
@@ -56,6 +56,7 @@ _CASE = Keys(
 _TIME = TimeSpan(30, 30 * 86_400, "Time for all cases.")
 _CORES = Whole(1, 1024, "CPUs of the published server [1].")
 _LADDER = OnOff("Measure latency at rising rates [off].")
+_HAND = OnOff("Measure each server as tuned by hand too [off].")
 _STALLS = OneWord(STALLS, "Treatment of requests that stalls touch [exclude].")
 EXPERIMENT = Keys(
     {
@@ -71,13 +72,14 @@ EXPERIMENT = Keys(
         "tune": AnyText("Case for the search [the first]."),
         "tuned": ListOf(_SERVER, "Servers to tune [all]."),
         "alike": ListOf(RULE, "Differences of defaults to align in this experiment."),
-        "published": AnyText("Folder of the published figures [the file's name]."),
+        "published": AnyText("Folder of the published figures [the file's name, if there is one]."),
+        "hand": _HAND,
         "objective": Either(OBJECTIVE.shapes, "Figure of the search and the claims [p99]."),
         "spaces": Entries(AnyText(), "Spaces by server [by the workload]."),
         "stalls": _STALLS,
         "note": AnyText("Remark for readers of the file."),
     },
-    about="An experiment of tuner: a published benchmark in a form that can be repeated.",
+    about="An experiment of tuner: a benchmark of servers in a form that can be repeated.",
 )
 """An experiment's file."""
 
@@ -118,7 +120,10 @@ class Experiment:
     cores: int
     """CPUs of the published server."""
     alike: tuple[AlignmentRule, ...]
-    published: Published
+    published: Published | None
+    """None for an experiment that nobody has published."""
+    hand: bool = False
+    """True to measure the baseline ``hand`` of each server too."""
     stalls: Stalls = EXCLUDE
     """Treatment of requests that stalls touch."""
 
@@ -172,7 +177,12 @@ def load_experiment(name_or_path: str) -> Experiment:
         time_s=_TIME.read(keys["time"]),
         cores=_CORES.read(keys["cores"]) if "cores" in keys else 1,
         alike=read_rules(keys["alike"]) if "alike" in keys else (),
-        published=load_published(keys["published"].text() if "published" in keys else path.stem),
+        published=(
+            load_published(keys["published"].text())
+            if "published" in keys
+            else find_published(path.stem)
+        ),
+        hand=_HAND.read(keys["hand"]) if "hand" in keys else False,
         stalls=_STALLS.read(keys["stalls"]) if "stalls" in keys else EXCLUDE,
     )
 

@@ -26,13 +26,26 @@ PUBLISHED_CONFIGURATION = Keys(
 """A published configuration's file."""
 
 
+def find_published(name: str) -> Published | None:
+    """Read the published figures of an experiment, if there are any.
+
+    Raises:
+        DefinitionError: the file is wrong.
+    """
+    return load_published(name) if _figures(name).is_file() else None
+
+
+def _figures(name: str) -> Path:
+    return data_dir("studies") / "published" / name / "figures.yaml"
+
+
 def load_published(name: str) -> Published:
     """Read the published figures of an experiment.
 
     Raises:
         DefinitionError: the file does not exist, or it is wrong.
     """
-    path = data_dir("studies") / "published" / name / "figures.yaml"
+    path = _figures(name)
     if not path.is_file():
         raise DefinitionError(f"there is nothing published under {name!r}", path=str(path))
     keys = read_yaml(path).mapping(

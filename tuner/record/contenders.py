@@ -14,7 +14,7 @@ Evidence = Literal["typical", "whole", "starts"]
 must not contradict it (``whole``); for *better* and *worse* the whole arms, with enough starts of
 each arm (``starts``). See ``tuner.judge.whole``."""
 
-STOCK, PUBLISHED, TUNED = "stock", "published", "tuned"
+STOCK, PUBLISHED, HAND, TUNED = "stock", "published", "hand", "tuned"
 
 
 @dataclass(frozen=True, slots=True)
