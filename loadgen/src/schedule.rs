@@ -76,8 +76,8 @@ impl Schedule {
         schedule
     }
 
-    /// Return the schedule of a window whose arms get the same requests in a set of slices, at the
-    /// same instants of each slice: common random numbers (Law, Simulation Modeling and Analysis,
+    /// Return the schedule of a window in which a set of slices has the same requests, at the same
+    /// instants of each slice: common random numbers (Law, Simulation Modeling and Analysis,
     /// chapter 11). Bursts of arrivals decide most of a percentile, and all arms then meet the same.
     ///
     /// It is drawn on a clock that runs in one slice of each set, and repeated in the others.

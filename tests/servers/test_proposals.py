@@ -115,7 +115,7 @@ def test_the_server_takes_every_baseline(case: Case) -> None:
 
 
 def test_a_preflight_can_write_every_baseline(case: Case) -> None:
-    """It has no certificate yet, and a template that left a parameter out would be refused."""
+    """The certificate comes later, and a template that leaves out a parameter is refused."""
     upstreams = () if "static" in case.space.name else EXPORT.upstreams
     adapter = catalog.server(case.space.server)
     for baseline in BASELINES:
