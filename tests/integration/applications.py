@@ -68,7 +68,8 @@ def uwsgi(workload: Workload, folder: Path) -> Iterator[str]:
     )
     port = free_port()
     options = ("--plugin", "python3", "--need-app", "--processes", "2", "--listen", "64")
-    command = [program, *options, "--socket", f"127.0.0.1:{port}"]
+    # Without a master one process outlives the other, and SIGTERM is a request to reload.
+    command = [program, *options, "--master", "--die-on-term", "--socket", f"127.0.0.1:{port}"]
     with _running([*command, "--wsgi-file", str(folder / "app.py")], folder, port) as address:
         yield address
 
@@ -103,8 +104,7 @@ def _running(command: list[str], folder: Path, port: int) -> Iterator[str]:
             time.sleep(0.02)
         yield f"127.0.0.1:{port}"
     finally:
-        # uwsgi takes SIGTERM as a request to reload.
-        process.kill() if "uwsgi" in command[0] else process.terminate()
+        process.terminate()
         process.wait()
 
 
