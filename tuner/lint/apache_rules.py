@@ -58,16 +58,11 @@ def lint(tree: ApacheTree, facts: LintFacts) -> tuple[Finding, ...]:
 
 def _finding(rule: ApacheRule, what: str, spots: Sequence[ApacheDirective]) -> Finding:
     first, *others = spots
-    return Finding(
-        rule=rule.id,
-        severity=rule.severity,
+    return rule.finding(
+        what,
         file=first.file,
         line=first.line,
         place=" ".join(first.words),
-        what=what,
-        why=rule.why,
-        remedy=rule.remedy,
-        link=rule.link,
         also=tuple(dict.fromkeys(f"{each.file}:{each.line}" for each in others)),
     )
 

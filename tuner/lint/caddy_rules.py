@@ -72,17 +72,7 @@ def lint(config: Mapping[str, Any], file: str, facts: LintFacts) -> tuple[Findin
     """
     places = tuple(_walk("", config))
     return tuple(
-        Finding(
-            rule=rule.id,
-            severity=rule.severity,
-            file=file,
-            line=None,
-            place=path,
-            what=what,
-            why=rule.why,
-            remedy=rule.remedy,
-            link=rule.link,
-        )
+        rule.finding(what, file=file, line=None, place=path)
         for rule in RULES
         for path, what in rule.check(places, facts)
     )

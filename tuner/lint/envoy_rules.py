@@ -85,17 +85,7 @@ def parse(text: str, file: str) -> EnvoyTree:
 def lint(tree: EnvoyTree, facts: LintFacts) -> tuple[Finding, ...]:
     """Return the findings of all rules, in the order of the file."""
     found = [
-        Finding(
-            rule=rule.id,
-            severity=rule.severity,
-            file=tree.file,
-            line=node.line,
-            place=node.key,
-            what=what,
-            why=rule.why,
-            remedy=rule.remedy,
-            link=rule.link,
-        )
+        rule.finding(what, file=tree.file, line=node.line, place=node.key)
         for rule in RULES
         for node, what in rule.check(tree, facts)
     ]

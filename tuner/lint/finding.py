@@ -82,6 +82,23 @@ class LintRule(Generic[_Source_contra, _Spot_co]):
     remedy: str
     link: str
 
+    def finding(
+        self, what: str, *, file: str, line: int | None, place: str, also: tuple[str, ...] = ()
+    ) -> Finding:
+        """Return the finding of this rule at a place."""
+        return Finding(
+            rule=self.id,
+            severity=self.severity,
+            file=file,
+            line=line,
+            place=place,
+            what=what,
+            why=self.why,
+            remedy=self.remedy,
+            link=self.link,
+            also=also,
+        )
+
 
 def lint_facts(host: HostFacts, server: ServerFacts) -> LintFacts:
     """Return the facts of this host and server that the rules need."""

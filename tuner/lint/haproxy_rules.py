@@ -58,17 +58,7 @@ def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:  #
 def lint(tree: HaproxyTree, facts: LintFacts) -> tuple[Finding, ...]:
     """Return the findings of all rules, in the order of the file."""
     found = [
-        Finding(
-            rule=rule.id,
-            severity=rule.severity,
-            file=tree.file,
-            line=line.number,
-            place=" ".join(line.words),
-            what=what,
-            why=rule.why,
-            remedy=rule.remedy,
-            link=rule.link,
-        )
+        rule.finding(what, file=tree.file, line=line.number, place=" ".join(line.words))
         for rule in RULES
         for line, what in rule.check(tree, facts)
     ]
