@@ -263,12 +263,21 @@ def test_busy_cycles_are_those_that_the_generator_finds(
         return read(parts, place)
 
     monkeypatch.setattr(native, "_windows", kept)
-    for raw, line in zip(run(case, shared(case)), lines, strict=True):
-        found, own = measure(raw, CYCLES, Gates(samples_needed=1)), line["slices"]["undisturbed"]
-        assert found.stall_free.count == own["count"] > 0
-        assert found.effective == pytest.approx(own["effective"])
-        for name in ("p50_us", "p90_us", "p99_us"):
-            assert getattr(found.stall_free, name) == pytest.approx(own[name])
+    compared = 0
+    for _ in range(20):  # A busy host may disturb all requests of a window.
+        lines.clear()
+        for raw, line in zip(run(case, shared(case)), lines, strict=True):
+            found, own = measure(raw, CYCLES, Gates(samples_needed=1)), line["slices"]["undisturbed"]
+            assert found.stall_free.count == own["count"]
+            if own["count"] == 0:
+                continue
+            compared += 1
+            assert found.effective == pytest.approx(own["effective"])
+            for name in ("p50_us", "p90_us", "p99_us"):
+                assert getattr(found.stall_free, name) == pytest.approx(own[name])
+        if compared:
+            break
+    assert compared
 
 
 class TestLoadGenerator:

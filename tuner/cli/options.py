@@ -67,8 +67,8 @@ _WORKLOAD = [
         "--workload",
         metavar="NAME|FILE",
         help="Offer this workload: a YAML file, or static, proxy, https, site-https, page-http3,"
-        " api-two-backends, file-100k-h1, file-100k-h2, https-proxy-20b, https-proxy-4k,"
-        " https-proxy-256k, grpc [as the study says].",
+        " api-two-backends, api-two-backends-h1, file-100k-h1, file-100k-h2, https-proxy-20b,"
+        " https-proxy-4k, https-proxy-256k, grpc [as the study says].",
         shell_complete=complete.workloads,
     ),
     click.option(
