@@ -8,10 +8,11 @@ so that even markup that slipped through could not run.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuner.judge.arms import Figure, block_labels
 from tuner.judge.results import StudyResult
@@ -58,6 +59,9 @@ from tuner.words.figures import (
 )
 from tuner.words.terminal import duration
 
+if TYPE_CHECKING:
+    import jinja2
+
 _TRADED = (
     "p50",
     "p99",
@@ -95,13 +99,28 @@ def page(
         specs: charts by the id of their place.
         context: what the template shows.
     """
-    import jinja2
-
     from tuner.report.embed import CONFIG, bundle, embedded_json
 
     css, js = _part("report.css"), _part("report.js")
     library = bundle() if specs else ""
-    environment = jinja2.Environment(
+    made = _environment().get_template(template)
+    return made.render(
+        **context,
+        charts=specs,
+        css=css,
+        js=js,
+        bundle=library,
+        chart_data=embedded_json({"config": CONFIG, "charts": specs}),
+        policy=_policy(scripts=[library, js] if specs else [js], style=css),
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """Return the environment of all pages, which compiles each template once."""
+    import jinja2
+
+    made = jinja2.Environment(
         loader=jinja2.FunctionLoader(_part),
         autoescape=True,
         # What is marked as safe is the page's own.
@@ -111,16 +130,8 @@ def page(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= _FILTERS
-    return environment.get_template(template).render(
-        **context,
-        charts=specs,
-        css=css,
-        js=js,
-        bundle=library,
-        chart_data=embedded_json({"config": CONFIG, "charts": specs}),
-        policy=_policy(scripts=[library, js] if specs else [js], style=css),
-    )
+    made.filters |= _FILTERS
+    return made
 
 
 def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:

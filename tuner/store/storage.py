@@ -37,6 +37,11 @@ DEFAULT_PROXY_PORT = 13_000
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _OPENING_ATTEMPTS = 5
+_COMPATIBLE: set[str] = set()
+"""Versions of tables that Optuna's check has accepted in this process.
+
+The check reads all of Optuna's migrations, which takes longer than all else in opening a record.
+"""
 _PASSWORDS = (
     re.compile(r"(?<=://)(?P<user>[^\s:/@]*):[^\s@/]+@"),
     re.compile(r"(?P<key>[?&][a-z]*password=)[^\s&@]+"),
@@ -192,11 +197,19 @@ def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
 
     # Optuna formats the URL; a brace in a password is not a field.
     template = url.replace("{", "{{").replace("}", "}}")
+    rdb = functools.partial(
+        optuna.storages.RDBStorage,
+        template,
+        engine_kwargs=options,
+        skip_table_creation=not writing,
+    )
     for attempt in range(1, _OPENING_ATTEMPTS + 1):
         try:
-            made = optuna.storages.RDBStorage(
-                template, engine_kwargs=options, skip_table_creation=not writing
-            )
+            made = rdb(skip_compatibility_check=bool(_COMPATIBLE))
+            if made.get_current_version() not in _COMPATIBLE:
+                if _COMPATIBLE:
+                    rdb()  # Its check decides.
+                _COMPATIBLE.add(made.get_current_version())
         except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError) as error:
             # Of several workers that create the tables at once, all but one fail.
             if attempt == _OPENING_ATTEMPTS:
