@@ -25,7 +25,7 @@ import urllib.parse
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tuner_caller import CallerGoneError, heeded
 from ansible.module_utils.tuner_folders import own_folder, refuse_planted
-from ansible.module_utils.tuner_processes import belongs_to, pids_of
+from ansible.module_utils.tuner_processes import belongs_to, is_named, pids_of
 
 DOCUMENTATION = r"""
 module: tuner_instances
@@ -362,11 +362,16 @@ def proved(instance):
 def prove(instance, timeout_s):
     """Wait until the instance answers with its token; what is wrong if it does not."""
     deadline = time.monotonic() + timeout_s
+    done, wrong = False, None
     while time.monotonic() < deadline:
-        done, wrong = proved(instance)
-        if done or wrong:
+        if not done:
+            done, wrong = proved(instance)
+        # nghttpx answers before it writes its id.
+        if wrong or (done and is_named(instance["pid_file"])):
             return wrong
         time.sleep(POLL_S)
+    if done:
+        return "it answers, but writes no process id to {}".format(instance["pid_file"])
     return "nothing answers at {} within {:g} s".format(instance["live_url"], timeout_s)
 
 

@@ -22,6 +22,14 @@ def pids_of(pid_file):
         return family(int(stream.read()))
 
 
+def is_named(pid_file):
+    """Return whether the main process has written its id; True where no file is named."""
+    try:
+        return not pid_file or pids_of(pid_file) != []
+    except (OSError, ValueError):  # ValueError: created, but not yet written
+        return False
+
+
 def family(pid):
     """A process and all that came from it, itself first."""
     found = [pid]

@@ -216,6 +216,25 @@ def test_where_one_command_fails_the_others_do_not_go_on(
     assert module["processes_of"](str(tmp_path)) == set()
 
 
+def test_a_server_that_answers_before_it_writes_its_process_id_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file yet, an empty file, the id; and an error that names a file that never comes."""
+    module = functions_of("tuner_instances", monkeypatch)
+    pid_file = tmp_path / "pid"
+    contents = ["", str(os.getpid())]
+    state = module["prove"].__globals__
+    monkeypatch.setitem(state, "proved", lambda _: (True, None))
+    monkeypatch.setattr(
+        module["time"], "sleep", lambda _: pid_file.write_text(contents.pop(0)) if contents else 0
+    )
+    instance = {"pid_file": str(pid_file), "live_url": "http://localhost/"}
+    assert module["prove"](instance, 60) is None
+    assert contents == []
+    instance["pid_file"] = str(tmp_path / "none")
+    assert f"writes no process id to {instance['pid_file']}" in module["prove"](instance, 0.05)
+
+
 def test_the_module_is_documented(lab: NginxLab) -> None:
     """``ansible-doc`` reads it, with every option that it takes."""
     program = Path(sys.executable).parent / "ansible-doc"
