@@ -266,8 +266,9 @@ def test_busy_cycles_are_those_that_the_generator_finds(
     compared = 0
     for _ in range(20):  # A busy host may disturb all requests of a window.
         lines.clear()
-        for raw, line in zip(run(case, shared(case)), lines, strict=True):
-            found, own = measure(raw, CYCLES, Gates(samples_needed=1)), line["slices"]["undisturbed"]
+        raws = run(case, shared(case))
+        for raw, own in zip(raws, (line["slices"]["undisturbed"] for line in lines), strict=True):
+            found = measure(raw, CYCLES, Gates(samples_needed=1))
             assert found.stall_free.count == own["count"]
             if own["count"] == 0:
                 continue

@@ -151,20 +151,36 @@ def until(what: Callable[[], bool], process: subprocess.Popen[str], name: str) -
     pytest.fail(f"{name} did not come: {process.communicate()}")
 
 
-def measuring(lab: Lab, phase: Phase) -> bool:
-    """Return whether a block of this phase is in the middle of its windows."""
+def measuring(lab: Lab, phase: Phase, process: subprocess.Popen[str]) -> bool:
+    """Return whether a block of this phase is being measured; if so, tuner is stopped there.
+
+    A block that went on could end before a signal reaches it.
+    """
     if not (lab.study / "record.db").exists():
         return False
-    blocks = lab.record().blocks
-    return bool(blocks) and blocks[-1].phase == phase and len(blocks[-1].windows) >= 3
+    process.send_signal(signal.SIGSTOP)
+    try:
+        blocks = lab.record().blocks
+        latest = blocks[-1] if blocks else None
+        found = (
+            latest is not None
+            and (latest.phase, latest.state) == (phase, "running")
+            and len(latest.windows) >= 1
+        )
+    except StoreError:
+        found = False  # Stopped in a write.
+    if not found:
+        process.send_signal(signal.SIGCONT)
+    return found
 
 
 def stopped(story: Story, turn: str, phase: Phase, number: signal.Signals, *arguments: str) -> None:
     """Let the study go on until it measures in this phase, then send it the signal."""
     lab = story.lab
     process = lab.start(*arguments)
-    until(lambda: measuring(lab, phase), process, f"a window of {phase}")
+    until(lambda: measuring(lab, phase, process), process, f"a window of {phase}")
     process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
     _, said = process.communicate(timeout=PATIENCE_S)
     story.codes[turn] = process.returncode
     story.said[turn] = said
