@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -76,11 +76,30 @@ def uwsgi(workload: Workload, folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def grpc_server(workload: Workload, folder: Path) -> Iterator[str]:  # noqa: ARG001 - as the others
-    """Run a gRPC server with a method that answers as the workload's backend."""
+    """Run a gRPC server with methods that answer as the workload's backend.
+
+    ``Watch`` answers with a stream of three of its messages, ``Put`` takes a stream of three, and
+    ``Talk`` does both.
+    """
     assert workload.backend is not None
-    body = workload.backend.body
-    method = grpc.unary_unary_rpc_method_handler(lambda _request, _context: body)
-    service = grpc.method_handlers_generic_handler("any.Service", {"Method": method})
+    answer = workload.requests[0].answer
+    body = workload.backend.body if answer is None else answer.body or b""
+
+    def once(requests: Iterable[bytes]) -> bytes:
+        return body if len(list(requests)) == 3 else b""
+
+    def stream(message: bytes) -> Iterator[bytes]:
+        yield from (message,) * 3
+
+    methods = {
+        "Method": grpc.unary_unary_rpc_method_handler(lambda _request, _context: body),
+        "Watch": grpc.unary_stream_rpc_method_handler(lambda _request, _context: stream(body)),
+        "Put": grpc.stream_unary_rpc_method_handler(lambda request, _context: once(request)),
+        "Talk": grpc.stream_stream_rpc_method_handler(
+            lambda request, _context: stream(once(request))
+        ),
+    }
+    service = grpc.method_handlers_generic_handler("any.Service", methods)
     server = grpc.server(ThreadPoolExecutor(4), handlers=(service,))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

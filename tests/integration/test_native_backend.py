@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,21 +16,24 @@ from tests.hosts.modules import ModuleDeployer
 from tests.hosts.nginxes import ask, needs_nginx, nginx_lab
 from tests.integration import applications
 from tests.own.real import free_port, running
-from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
-from tuner.generators.native import NativeGenerator
+from tests.own.windows import window
+from tuner.generators.generator import Endpoint
 from tuner.hosts import local
-from tuner.machine.placement import split_cores
-from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary
 from tuner.servers import caddy, native_backend, nginx
 from tuner.workload.workload import Workload, load_workload
 
 pytestmark = needs_nginx
-CORES = split_cores(sorted(os.sched_getaffinity(0)), backend=False)
-GATES = Gates(samples_needed=0, rate_error=1.0, error_share=0.0)
-"""A busy machine may be late; every answer must be right."""
 TEXT = "A page of words that an application would make. " * 120
+
+GRPC = "headers: {Content-Type: application/grpc}"
+STREAMS = f"""
+backend: {{serves: answers}}
+requests:
+  - {{path: /any.Service/Watch, {GRPC}, body: hello, answer: {{messages: 3, TIMES}}}}
+  - {{path: /any.Service/Put, {GRPC}, body: {"x" * 9_000}, messages: 3, answer: {{TIMES}}}}
+  - {{path: /any.Service/Talk, {GRPC}, body: x, messages: 3, answer: {{messages: 3, TIMES}}}}
+"""
 
 Behind = Callable[[Workload, Path], AbstractContextManager[str]]
 """Runs an application, and returns its address."""
@@ -111,22 +113,6 @@ def workload_of(folder: Path, lines: str, *, grpc: bool = False) -> Workload:
     wire = "protocol: http2\n" if grpc else ""
     path.write_text(f"workload: mine\nconnections: 4\n{wire}{lines}")
     return load_workload(str(path))
-
-
-def window(workload: Workload, endpoint: Endpoint) -> Measurement:
-    """Return one short window, whose answers are all checked."""
-    requests = tuple(replace(one, checked="all") for one in workload.requests)
-    workload = replace(workload, requests=requests)
-    reported: list[RawWindow] = []
-
-    def keep(raw: RawWindow) -> Next:
-        reported.append(raw)
-        return Next()
-
-    spec = WindowSpec("00-one", "one", "open", 300.0, 1, 0.1, 0.5)
-    generator = NativeGenerator(loadgen_binary(), CORES, StallRule())
-    generator.run(WindowPlan(workload, (endpoint,), (spec,)), keep)
-    return measure(reported[0], None, GATES, workload.wire)
 
 
 @pytest.mark.parametrize("name", SPOKEN)
@@ -213,6 +199,32 @@ def test_a_window_beside_a_real_application(name: str, real: Behind, folder: Pat
     assert heads[:1] == heads[1:]
 
 
+@pytest.mark.parametrize("name", ["grpc", "grpc, kept"])
+def test_streams_beside_a_real_server(name: str, folder: Path) -> None:
+    """Streams of the server, the client and both pass Nginx with every message."""
+    workload = workload_of(folder, STREAMS.replace("TIMES", "size: 30k"), grpc=True)
+    for behind in (applications.grpc_server, native_backend.running):
+        with behind(workload, folder) as back, proxied(SPOKEN[name], back, folder) as endpoint:
+            found = window(workload, endpoint)
+            assert found.invalid == (), behind
+            assert found.completed > 0
+
+
+def test_the_latency_of_a_stream_is_the_time_to_its_end(folder: Path) -> None:
+    """Messages come one by one: the first byte is there before the last message is due."""
+    workload = workload_of(folder, STREAMS.replace("TIMES", "size: 40, every: 4ms"), grpc=True)
+    workload = replace(workload, requests=workload.requests[:1])
+    with (
+        native_backend.running(workload, folder) as back,
+        proxied(SPOKEN["grpc, kept"], back, folder) as endpoint,
+    ):
+        found = window(workload, endpoint)
+    assert found.invalid == ()
+    assert found.raw.p50_us >= 8_000
+    assert found.first_byte is not None
+    assert found.first_byte.p50_us < found.stall_free.p50_us
+
+
 def _head(address: str) -> tuple[int, list[str]]:
     """Return the status and the header of an answer, without the date."""
     connection = http.client.HTTPConnection(address, timeout=10)
@@ -224,12 +236,14 @@ def _head(address: str) -> tuple[int, list[str]]:
 
 
 def test_a_real_client_of_grpc_is_answered(folder: Path) -> None:
-    """Many calls on one connection at once, larger than the client's windows."""
+    """Many calls on one connection at once, larger than the client's windows, and a stream."""
     workload = workload_of(
         folder,
         "backend: {serves: answers}\n"
         "requests: [{path: /a, headers: {Content-Type: application/grpc},"
-        " answer: {size: 200k, times: [1ms, 3ms]}}]\n",
+        " answer: {size: 200k, times: [1ms, 3ms]}},"
+        " {path: /b, headers: {Content-Type: application/grpc},"
+        " answer: {size: 70k, messages: 5, every: 1ms}}]\n",
         grpc=True,
     )
     answer = workload.requests[0].answer
@@ -239,6 +253,12 @@ def test_a_real_client_of_grpc_is_answered(folder: Path) -> None:
         number = (("tuner-answer", "0"),)
         calls = [call.future(b"x" * 1000, metadata=number, timeout=20) for _ in range(50)]
         assert {bytes(one.result()) for one in calls} == {answer.body}
+        watch = channel.stream_stream("/any.Service/Watch")
+        streamed = workload.requests[1].answer
+        assert streamed is not None
+        number = (("tuner-answer", "1"),)
+        messages = watch(iter((b"a", b"b")), metadata=number, timeout=20)
+        assert [bytes(one) for one in messages] == [streamed.body] * 5
         with pytest.raises(grpc.RpcError) as error:
             call(b"", timeout=20)
         assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -167,6 +167,21 @@ def test_requests_of_grpc_are_messages_in_frames(tmp_path: Path) -> None:
     assert load_workload("static").answerable == set()
 
 
+def test_a_stream_of_grpc_has_its_messages_in_a_row(tmp_path: Path) -> None:
+    """In both directions; the answer is as long as all of its messages with their frames."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "workload: mine\nprotocol: http2\nbackend: {serves: answers}\n"
+        "requests: [{path: /a.B/C, headers: {Content-Type: application/grpc}, body: hi,"
+        " messages: 3, answer: {size: 10, messages: 4, every: 2ms, times: [1ms, 5ms]}}]\n"
+    )
+    (request,) = load_workload(str(file)).requests
+    assert request.body == b"\0\0\0\0\2hi" * 3
+    assert request.expect_length == 4 * 15
+    assert request.answer is not None
+    assert request.answer.lasts_s == pytest.approx(0.011)
+
+
 def test_a_backend_of_a_given_size_is_still_json(tmp_path: Path) -> None:
     """Padded with blanks, so that buffers can be tuned for larger answers."""
     text = "backend: {body: '{\"a\": 1}', size: 16k}\nrequests: [{path: /x}]"
@@ -233,6 +248,23 @@ def test_a_backend_of_a_given_size_is_still_json(tmp_path: Path) -> None:
             f"{SITE}protocol: http2\n" + GRPC.replace("body: a", "serves: site"),
             "it serves no site",
         ),
+        (
+            "protocol: http2\n"
+            + GRPC.replace("body: a", "serves: answers")[:-2]
+            + ", answer: {messages: 11, every: 500ms}}]",
+            "stream of '/index.html' lasts 5 s, and an answer after 5 s is an error",
+        ),
+        (
+            "protocol: http2\n"
+            + GRPC.replace("body: a", "serves: answers")[:-2]
+            + ", answer: {messages: 100, size: 256k}}]",
+            "answer: the messages have 26214900 bytes; allowed: 16777216 in all",
+        ),
+        (
+            "backend: {serves: answers}\nrequests: [{path: /, answer: {messages: 2}}]",
+            "only gRPC has messages; add the header Content-Type: application/grpc",
+        ),
+        (BACKEND + "requests: [{path: /, messages: 2}]", "only gRPC has messages"),
         ("backend: {body: a, content_type: x}\nrequests: [{path: /}]", "not a media type such as"),
         (BACKEND + "requests: [{path: /, expect: {sha256: ab}}]", "expected 64 hexadecimal digits"),
     ],

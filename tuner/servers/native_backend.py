@@ -105,4 +105,6 @@ def _answer(answer: Answer) -> dict[str, object]:
         "status": answer.status,
         "size": len(answer.body or b""),
         "times_us": [round(time_s * 1e6) for time_s in answer.times_s],
+        "messages": answer.messages,
+        "every_us": round(answer.every_s * 1e6),
     }

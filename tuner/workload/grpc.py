@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 MEDIA_TYPE = "application/grpc"
+LARGEST_STREAM = 16 << 20
+"""Limit for all messages of one direction together, bytes."""
 TRAILERS = ("TE", "trailers")
 """Header that every request has."""
 _PREFIX = b"\0"
@@ -20,6 +22,6 @@ def is_grpc(headers: Iterable[tuple[str, str]]) -> bool:
     return any(f"{value};".startswith((f"{MEDIA_TYPE};", f"{MEDIA_TYPE}+")) for value in types)
 
 
-def framed(message: bytes) -> bytes:
-    """Return a message in its frame."""
-    return _PREFIX + len(message).to_bytes(4, "big") + message
+def framed(message: bytes, times: int = 1) -> bytes:
+    """Return a message in its frame, this number of times, as a stream has it."""
+    return (_PREFIX + len(message).to_bytes(4, "big") + message) * times

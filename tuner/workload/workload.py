@@ -19,7 +19,7 @@ from tuner.workload import workload_keys as shapes
 from tuner.workload.answers import ANSWER_HEADER, Answer, read_answer
 from tuner.workload.arrivals import Arrival, read_arrival
 from tuner.workload.bodies import read_body
-from tuner.workload.grpc import TRAILERS, framed, is_grpc
+from tuner.workload.grpc import LARGEST_STREAM, MEDIA_TYPE, TRAILERS, framed, is_grpc
 from tuner.workload.site import FILE_KINDS, FileKind, SiteFile, content
 from tuner.workload.url_list import read_urls
 from tuner.workload.wire import WIRE, Wire, read_wire
@@ -160,7 +160,9 @@ def _workload(root: Node, folder: Path) -> Workload:
     if not requests:
         raise keys["requests"].error("at least one request is needed")
     wire = read_wire({key: keys[key] for key in WIRE if key in keys}, folder)
+    timeout_s = shapes.TIMEOUT.read(keys["timeout"]) if "timeout" in keys else 5.0
     _check_grpc(keys["requests"], requests, wire, backend)
+    _check_streams(keys["requests"], requests, timeout_s)
     return Workload(
         name=keys["workload"].text(),
         summary=keys["summary"].text() if "summary" in keys else "",
@@ -168,7 +170,7 @@ def _workload(root: Node, folder: Path) -> Workload:
         requests=requests,
         connections=shapes.CONNECTIONS.read(keys["connections"]) if "connections" in keys else 32,
         arrival=read_arrival(keys["arrival"], folder) if "arrival" in keys else "poisson",
-        timeout_s=shapes.TIMEOUT.read(keys["timeout"]) if "timeout" in keys else 5.0,
+        timeout_s=timeout_s,
         site=site,
         backend=backend,
         own_site=own_site,
@@ -194,6 +196,21 @@ def _check_grpc(
         raise node.error("a backend of gRPC has a body or answers; it serves no site")
     if any(request.answer and request.answer.status != _OK for request in requests):
         raise node.error("answers of gRPC have the status 200")
+
+
+def _check_streams(node: Node, requests: Sequence[Request], timeout_s: float) -> None:
+    """Raise DefinitionError if a stream of messages cannot end before its timeout.
+
+    Raises:
+        DefinitionError: at the line of the workload.
+    """
+    for request in requests:
+        answer = request.answer
+        if answer and answer.messages > 1 and answer.lasts_s >= timeout_s:
+            raise node.error(
+                f"the stream of {quoted(request.path)} lasts {answer.lasts_s:g} s, and an answer"
+                f" after {timeout_s:g} s is an error; raise the timeout, or shorten the stream"
+            )
 
 
 def _site(node: Node) -> tuple[SiteFile, ...]:
@@ -311,12 +328,15 @@ def _request(
     any_status = "expect" in keys and _is_any_status(keys["expect"])
     fixed = backend is not None and not backend.serves_site
     own = _own_answer(keys, backend)
+    messages = shapes.MESSAGES.read(keys["messages"]) if "messages" in keys else 1
+    if not grpc and ("messages" in keys or (own and own.messages > 1)):
+        raise node.error(f"only gRPC has messages; add the header Content-Type: {MEDIA_TYPE}")
     answer = backend.body if backend and fixed else _lookup(path, answers or {})
     if own is not None:
         answer = own.body
         status = own.status if status is None and not any_status else status
     if grpc and answer is not None:
-        answer = framed(answer)
+        answer = _stream(keys.get("answer", node), answer, own.messages if own else 1)
     # The content of the user's own files is unknown here, so only the status is expected.
     unknown = answer is None and own is None and status is None
     if unknown and answers is not None and not any_status:
@@ -336,7 +356,7 @@ def _request(
         raise keys["weight"].error("allowed: a number above 0")
     body, media = _body(keys, folder)
     if grpc:
-        body = framed(body)
+        body = _stream(node, body, messages)
     if media and not any(name.lower() == "content-type" for name, _ in headers):
         headers = (*headers, ("Content-Type", media))
     return Request(
@@ -351,6 +371,18 @@ def _request(
         answer=own,
         checked=checked,
     )
+
+
+def _stream(node: Node, message: bytes, messages: int) -> bytes:
+    """Return the messages of one direction in their frames.
+
+    Raises:
+        DefinitionError: at the node, for a stream that is too long.
+    """
+    total = messages * len(framed(message))
+    if total > LARGEST_STREAM:
+        raise node.error(f"the messages have {total} bytes; allowed: {LARGEST_STREAM} in all")
+    return framed(message, messages)
 
 
 def _method_and_headers(keys: Mapping[str, Node]) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -77,6 +77,7 @@ EXPECT = Keys(
     about="The right answer.",
 )
 
+MESSAGES = Whole(1, 10_000, "Messages of a gRPC stream, each with the body [1].")
 WEIGHT = Decimal(0, 1e9, "Share of the mix, relative to the other requests' [1].")
 _HEADERS = Entries(AnyText(), "Headers of the request.", TOKEN)
 REQUEST = Keys(
@@ -87,6 +88,7 @@ REQUEST = Keys(
         "headers": _HEADERS,
         "body": Either((AnyText(), BODY), "Body of the request."),
         "body_file": AnyText("File with the body."),
+        "messages": MESSAGES,
         "answer": ANSWER,
         "expect": EXPECT,
     },

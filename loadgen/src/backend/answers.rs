@@ -10,6 +10,8 @@ const MAX_BODY: usize = 64 << 20;
 const MAX_MEDIA: usize = 255;
 /// The longest time, in microseconds: one hour.
 const MAX_US: u64 = 3_600_000_000;
+/// The most messages of a stream.
+const MAX_MESSAGES: u32 = 100_000;
 
 /// One answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -24,6 +26,16 @@ pub struct Answer {
     /// once.
     #[serde(default)]
     pub times_us: Vec<u64>,
+    /// Over gRPC, the messages of the stream, each of `size` bytes.
+    #[serde(default = "one")]
+    pub messages: u32,
+    /// Time from one message to the next, in microseconds; 0: all together.
+    #[serde(default)]
+    pub every_us: u64,
+}
+
+fn one() -> u32 {
+    1
 }
 
 fn ok() -> u16 {
@@ -55,6 +67,8 @@ static UNKNOWN: Answer = Answer {
     status: 404,
     size: 0,
     times_us: Vec::new(),
+    messages: 1,
+    every_us: 0,
 };
 
 impl Answers {
@@ -85,6 +99,8 @@ impl Answers {
                 status,
                 size,
                 times_us,
+                messages,
+                every_us,
             } = answer;
             if !(200..=599).contains(status) {
                 return Err(format!(
@@ -99,6 +115,14 @@ impl Answers {
             }
             if times_us.iter().any(|us| *us > MAX_US) {
                 return Err(format!("times_us: at most {MAX_US} are allowed"));
+            }
+            if !(1..=MAX_MESSAGES).contains(messages) {
+                return Err(format!(
+                    "messages: {messages} is not allowed; it must be 1 to {MAX_MESSAGES}"
+                ));
+            }
+            if *every_us > MAX_US {
+                return Err(format!("every_us: at most {MAX_US} are allowed"));
             }
         }
         Ok(())
@@ -157,6 +181,9 @@ mod tests {
             (r#"[{"size":6}]"#, "size: 6"),
             (r#"[{"size":1,"status":99}]"#, "status: 99"),
             (r#"[{"size":1,"times_us":[3600000001]}]"#, "times_us"),
+            (r#"[{"size":1,"messages":0}]"#, "messages: 0"),
+            (r#"[{"size":1,"messages":100001}]"#, "messages: 100001"),
+            (r#"[{"size":1,"every_us":3600000001}]"#, "every_us"),
             (r#"[{"size":-1}]"#, "answers[0].size"),
             (r#"[{"size":1,"x":1}]"#, "unknown field"),
         ] {
@@ -172,6 +199,7 @@ mod tests {
             status: 200,
             size: 0,
             times_us: vec![1, 2, 2, 3],
+            ..UNKNOWN
         };
         let mut rng = Rng::new(1);
         let drawn: Vec<u64> = (0..4000).map(|_| answer.delay_ns(&mut rng)).collect();

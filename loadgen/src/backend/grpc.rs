@@ -1,8 +1,8 @@
-//! gRPC with one message each way, as a server's end of one connection in cleartext
+//! gRPC as a server's end of one connection in cleartext
 //! (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, RFC 9113).
 //!
-//! Every request is answered with one message, whatever the method. The encoder of header fields
-//! uses no dynamic table.
+//! Every request is answered once all of its messages have arrived, with a stream of one or more
+//! messages, whatever the method. The encoder of header fields uses no dynamic table.
 
 use super::answers::Answer;
 use super::speaker::{Asked, Violation};
@@ -31,8 +31,20 @@ enum Progress {
     Reading,
     /// Waiting for its answer.
     Asked,
-    /// Bytes of its answer that are not written yet, of this many.
-    Sending { left: usize, size: usize },
+    /// Part of its answer is written.
+    Sending(Sending),
+}
+
+/// The part of an answer that is not written yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sending {
+    /// Bytes of a message, without its prefix.
+    size: usize,
+    /// Messages that are not completely written yet, and those of them that are due.
+    left: u32,
+    due: u32,
+    /// Bytes of the first of them that are written, prefix included.
+    at: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -304,14 +316,15 @@ impl Grpc {
         Ok(())
     }
 
-    /// Begin the answer to a request, and write what the windows allow.
-    pub fn answer(&mut self, id: u32, answer: &Answer, text: &[u8], out: &mut Vec<u8>) {
+    /// Begin the answer to a request, and write what the windows allow. Returns whether messages
+    /// remain that are not due yet.
+    pub fn answer(&mut self, id: u32, answer: &Answer, text: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(place) = self.place(id) else {
-            return;
+            return false;
         };
         let stream = &mut self.streams[place];
         if stream.progress != Progress::Asked {
-            return;
+            return false;
         }
         let mut block = Vec::new();
         hpack::encode(":status", "200", Keep::No, &mut block);
@@ -324,37 +337,62 @@ impl Grpc {
             };
             write_trailers(id, block, code, out);
             self.streams.swap_remove(place);
-            return;
+            return false;
         }
         frame::write(frame::HEADERS, frame::END_HEADERS, id, &block, out);
-        stream.progress = Progress::Sending {
-            left: PREFIX + answer.size,
+        let paced = answer.every_us > 0;
+        let due = if paced { 1 } else { answer.messages };
+        stream.progress = Progress::Sending(Sending {
             size: answer.size,
-        };
+            left: answer.messages,
+            due,
+            at: 0,
+        });
         self.pump(text, out);
+        due < answer.messages
+    }
+
+    /// Make the next message of an answer due, and write what the windows allow. Returns whether
+    /// messages remain that are not due yet.
+    pub fn continue_answer(&mut self, id: u32, text: &[u8], out: &mut Vec<u8>) -> bool {
+        let place = self.place(id);
+        let Some(Progress::Sending(sending)) = place.map(|place| &mut self.streams[place].progress)
+        else {
+            return false;
+        };
+        sending.due = sending.left.min(sending.due + 1);
+        let more = sending.due < sending.left;
+        self.pump(text, out);
+        more
     }
 
     /// Write as much of the answers as the windows and the waiting bytes allow.
     pub fn pump(&mut self, text: &[u8], out: &mut Vec<u8>) {
         let mut place = 0;
         while let Some(stream) = self.streams.get_mut(place) {
-            let Progress::Sending { left, size } = &mut stream.progress else {
+            let Progress::Sending(sending) = &mut stream.progress else {
                 place += 1;
                 continue;
             };
-            while *left > 0 && out.len() < ENOUGH {
+            while sending.due > 0 && out.len() < ENOUGH {
                 let allowed = self.window.min(stream.window).clamp(0, MAX_PAYLOAD as i64);
-                let n = (*left).min(allowed as usize);
+                let whole = PREFIX + sending.size;
+                let n = (whole - sending.at).min(allowed as usize);
                 if n == 0 {
                     break;
                 }
-                let at = PREFIX + *size - *left;
-                write_data(stream.id, at..at + n, *size, text, out);
-                *left -= n;
+                let at = sending.at;
+                write_data(stream.id, at..at + n, sending.size, text, out);
+                sending.at += n;
                 self.window -= n as i64;
                 stream.window -= n as i64;
+                if sending.at == whole {
+                    sending.at = 0;
+                    sending.due -= 1;
+                    sending.left -= 1;
+                }
             }
-            if *left > 0 {
+            if sending.left > 0 {
                 place += 1;
                 continue;
             }
@@ -463,7 +501,76 @@ mod tests {
             status,
             size,
             times_us: Vec::new(),
+            messages: 1,
+            every_us: 0,
         }
+    }
+
+    /// Return the messages in the DATA frames, and whether the trailers follow.
+    fn messages(out: &[u8]) -> (Vec<Vec<u8>>, bool) {
+        let found = frames(out);
+        let ended = found.iter().any(|(head, _)| head.has(frame::END_STREAM));
+        let data = found
+            .into_iter()
+            .filter(|(head, _)| head.kind == frame::DATA);
+        (data.map(|(_, payload)| payload).collect(), ended)
+    }
+
+    /// A stream has all its messages before its status: at once, or each when it is due.
+    #[test]
+    fn a_stream_has_all_messages() {
+        for every_us in [0, 1000] {
+            let ((mut peer, mut out), mut asked) = (opened(), Vec::new());
+            peer.take(&request(1, "0"), &mut out, &mut asked).unwrap();
+            let stream = Answer {
+                messages: 3,
+                every_us,
+                ..answer(2, 200)
+            };
+            let more = peer.answer(1, &stream, b"hello", &mut out);
+            let mut sent = vec![messages(&out).0.len()];
+            assert_eq!(more, every_us > 0);
+            if more {
+                assert!(peer.continue_answer(1, b"hello", &mut out));
+                sent.push(messages(&out).0.len());
+                assert!(!messages(&out).1);
+                assert!(!peer.continue_answer(1, b"hello", &mut out));
+                assert_eq!(sent, [1, 2]);
+            }
+            assert_eq!(messages(&out), (vec![b"\0\0\0\0\x02he".to_vec(); 3], true));
+            assert!(!peer.continue_answer(1, b"hello", &mut out));
+            assert!(peer.streams.is_empty());
+        }
+    }
+
+    /// Messages that became due while the window was full are sent once it opens.
+    #[test]
+    fn due_messages_wait_for_the_window() {
+        let ((mut peer, mut out), mut asked) = (opened(), Vec::new());
+        peer.take(&request(1, "0"), &mut out, &mut asked).unwrap();
+        let text = vec![b'x'; 60_000];
+        let stream = Answer {
+            messages: 3,
+            every_us: 1,
+            ..answer(text.len(), 200)
+        };
+        peer.answer(1, &stream, &text, &mut out);
+        while peer.continue_answer(1, &text, &mut out) {}
+        let sent = |out: &[u8]| messages(out).0.concat().len();
+        assert_eq!(sent(&out), 65_535);
+        let mut credit = Vec::new();
+        frame::write_window_update(1, 200_000, &mut credit);
+        frame::write_window_update(0, 200_000, &mut credit);
+        peer.take(&credit, &mut out, &mut asked).unwrap();
+        while !messages(&out).1 {
+            let before = sent(&out);
+            // As the socket takes them.
+            let mut next = Vec::new();
+            peer.pump(&text, &mut next);
+            out.append(&mut next);
+            assert!(sent(&out) > before);
+        }
+        assert_eq!(sent(&out), 3 * 60_005);
     }
 
     /// A request in any pieces is answered with one message and the status in trailers.

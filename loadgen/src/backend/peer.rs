@@ -73,8 +73,9 @@ impl Peer {
         }
     }
 
-    /// Answer one of its requests.
-    pub fn answer(&mut self, stream: u32, answer: &Answer, answers: &Answers) {
+    /// Begin the answer to one of its requests. Returns whether messages remain, which
+    /// [`Self::continue_answer`] sends one by one.
+    pub fn answer(&mut self, stream: u32, answer: &Answer, answers: &Answers) -> bool {
         let content = Content {
             status: answer.status,
             media: &answers.content_type,
@@ -84,8 +85,21 @@ impl Peer {
         match &mut self.speaker {
             Speaker::FastCgi(peer) => peer.answer(stream, &content, out),
             Speaker::Packet(peer) => peer.answer(&content, out),
-            Speaker::Grpc(peer) => peer.answer(stream, answer, answers.text.as_bytes(), out),
+            Speaker::Grpc(peer) => {
+                return peer.answer(stream, answer, answers.text.as_bytes(), out);
+            }
             Speaker::Unknown(_) | Speaker::Live(_) => {}
+        }
+        false
+    }
+
+    /// Send the next message of an answer. Returns whether more remain.
+    pub fn continue_answer(&mut self, stream: u32, answers: &Answers) -> bool {
+        match &mut self.speaker {
+            Speaker::Grpc(peer) => {
+                peer.continue_answer(stream, answers.text.as_bytes(), &mut self.out)
+            }
+            _ => false,
         }
     }
 

@@ -33,7 +33,7 @@ struct Connection {
     paused: bool,
 }
 
-/// A request that waits for its answer.
+/// A request that waits for its answer, or for the next message of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: u64,
@@ -43,6 +43,8 @@ struct Due {
     stream: u32,
     /// The number of the answer, or `u64::MAX`.
     number: u64,
+    /// True if the answer has begun.
+    begun: bool,
 }
 
 /// The state of one thread.
@@ -221,23 +223,43 @@ impl Worker {
             token,
             stream,
             number: number.unwrap_or(u64::MAX),
+            begun: false,
         };
         self.order += 1;
         if delay_ns == 0 {
             self.answer(due);
-        } else if self.due.len() < MAX_DUE {
+        } else {
+            self.wait(due);
+        }
+    }
+
+    fn wait(&mut self, due: Due) {
+        if self.due.len() < MAX_DUE {
             self.due.push(Reverse(due));
         } else {
-            self.close(token);
+            self.close(due.token);
         }
     }
 
     fn answer(&mut self, due: Due) {
         let answers = Arc::clone(&self.answers);
-        if let Some(connection) = self.connection(due.token) {
-            let answer = answers.of(Some(due.number));
-            connection.peer.answer(due.stream, answer, &answers);
-            self.flush(due.token);
+        let Some(connection) = self.connection(due.token) else {
+            return;
+        };
+        let answer = answers.of(Some(due.number));
+        let more = if due.begun {
+            connection.peer.continue_answer(due.stream, &answers)
+        } else {
+            connection.peer.answer(due.stream, answer, &answers)
+        };
+        self.flush(due.token);
+        if more {
+            // Counted from when this one was due, so that delays do not add up.
+            self.wait(Due {
+                at: due.at + answer.every_us * 1000,
+                begun: true,
+                ..due
+            });
         }
     }
 
