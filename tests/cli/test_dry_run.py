@@ -66,7 +66,7 @@ def test_a_dry_run_shows_site_locations_and_answers_of_nginx(
     done = tuner("optimize", "--dry-run", "--config", config, "--workload", workload)
     assert done.code == 0, done.err
     assert f"bound      server www.shop.example ({config}:4)\n" in done.out
-    assert "2 kinds of request over 4 connections, at the load point" in done.out
+    assert "a mix of 2 requests over 4 connections, at the load point" in done.out
     assert "search     " in done.out
     assert "seed" not in done.out
     end = f"location /api/ ({config}:9)\n"

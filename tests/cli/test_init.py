@@ -97,7 +97,7 @@ def test_the_larger_part_of_a_log_is_taken_where_the_lab_has_only_a_part(
     assert done.code == 0, done.err
     assert (
         "log        66.7% of access.log; left out, 33.3%: answered by another part of the"
-        " configuration\n" in done.out
+        " configuration, such as GET /img/a.png 200\n" in done.out
     )
     workload = load_workload("nginx-workload.yaml")
     assert [request.path for request in workload.requests] == ["/api/x", "/api/y"]
@@ -111,6 +111,18 @@ def test_a_log_that_nothing_can_serve_is_refused_with_a_way_out(tuner: Tuner, co
     done = tuner("init", *options, "--access-log", "access.log")
     assert done.code == 2
     assert done.err.endswith("; or leave out the log: --access-log none\n")
+
+
+def test_a_refusal_keeps_what_was_typed(
+    tuner: Tuner, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers as options, to which the way out of the refusal can be added."""
+    config.write_text(SHOP.replace("proxy_pass http://127.0.0.1:3000", "return 200 ok"))
+    typed(monkeypatch, "", "", "", "cpu")
+    done = tuner("init")
+    assert done.code == 2
+    again = f"again      tuner init --server nginx --config {config} --access-log none"
+    assert f"{again} --objective cpu --output nginx.yaml\n" in done.err
 
 
 def test_a_file_is_replaced_only_after_a_yes(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,8 +149,11 @@ class Rehearsal:
         at = "at the load point that calibration finds" if rate is None else f"at {rate:,.0f}/s"
         if found.goals.mode == "closed":
             at = "as many requests as the server answers"
+        count = len(workload.requests)
+        # A kind of a log may be several requests, of different sizes.
+        mix = "one request" if count == 1 else f"a mix of {count} requests"
         return (
-            f"{counted(len(workload.requests), 'kind')} of request over"
+            f"{mix} over"
             f" {counted(workload.connections, 'connection')}, {at}, arrivals {workload.arrival}"
         )
 
@@ -158,9 +161,9 @@ class Rehearsal:
         if not each.answers:
             yield f"{'requests':<10} none sent to {each.name} ({each.digest}): {_NOT_ASKED}"
             return
-        sent = f"{'requests':<10} one of each kind, sent to {each.name} ({each.digest})"
+        sent = f"{'requests':<10} one of each, sent to {each.name} ({each.digest})"
         left = len(self.found.workload.requests) - len(each.answers)
-        yield sent + (f", without the {left} rarest kinds" if left > 0 else "")
+        yield sent + (f", without the {left} rarest" if left > 0 else "")
         for one in each.answers:
             request = one.request
             status = "-" if one.status is None else str(one.status)

@@ -119,7 +119,13 @@ def command(
         options=_absolute(overrides(more)),
     )
     say = None if caller.progress.silent else lambda text: click.echo(text, err=True)
-    made = draft(answers, caller, say)
+    try:
+        made = draft(answers, caller, say)
+    except DefinitionError:
+        if asks:
+            # The refusal that follows often names an option to add.
+            click.echo(f"again      {_line(answers)}", err=True)
+        raise
     if as_json:
         made.rehearsal.check()
     else:

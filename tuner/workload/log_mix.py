@@ -93,7 +93,10 @@ def make_mix(
     left_out["beyond the most frequent"] += _count(fit) - _count(kept)
     elsewhere = {key: kind for key, kind in kept.items() if label(key) in without}
     kept = {key: kind for key, kind in kept.items() if key not in elsewhere}
-    left_out["answered by another part of the configuration"] += _count(elsewhere)
+    if elsewhere:
+        most = label(max(elsewhere, key=lambda key: (elsewhere[key].count, key)))
+        why = f"answered by another part of the configuration, such as {most}"
+        left_out[why] += _count(elsewhere)
     if chosen == "site":
         site = log_site(kept)
         left_out += site.left_out
