@@ -18,7 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from tests.own.windows import window
+from tuner.generators.generator import Endpoint
 from tuner.machine.facts import ServerFacts
+from tuner.measurement.window import Measurement
 from tuner.own.server import OwnConfiguration, OwnOptions, OwnServer
 from tuner.servers import native_backend
 from tuner.servers.certificate import make_certificate
@@ -237,7 +240,25 @@ def _lives(pid: int) -> bool:
 
 
 def statuses(made: OwnServer, workload: Workload, folder: Path, back: int) -> list[int]:
-    """Start the baseline in the lab, and return the status of every request of its workload.
+    """Start the baseline in the lab, and return the status of every request of its workload."""
+    with baseline(made, workload, folder, back) as endpoint:
+        tls = workload.wire.tls is not None
+        return [_status(endpoint.address, request, tls=tls) for request in workload.requests]
+
+
+def first_window(made: OwnServer, workload: Workload, folder: Path, back: int) -> Measurement:
+    """Start the baseline in the lab, and return a short window of its workload."""
+    with baseline(made, workload, folder, back) as endpoint:
+        if workload.wire.tls is not None:
+            tls = replace(workload.wire.tls, ca_file=str(folder / "ca.pem"))
+            workload = replace(workload, wire=replace(workload.wire, tls=tls))
+        workload = replace(workload, connections=4)
+        return window(workload, endpoint, warmup_s=0.02, duration_s=0.1)
+
+
+@contextmanager
+def baseline(made: OwnServer, workload: Workload, folder: Path, back: int) -> Iterator[Endpoint]:
+    """The baseline in the lab while it serves a workload.
 
     Args:
         made: the user's server in the lab.
@@ -250,6 +271,9 @@ def statuses(made: OwnServer, workload: Workload, folder: Path, back: int) -> li
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content(file))
     tls = workload.wire.tls
+    shown = make_certificate(tls.server_name) if tls else None
+    if shown is not None:
+        (folder / "ca.pem").write_text(shown.ca)
     for name in ("lab", "site"):
         (folder / name).mkdir(exist_ok=True)
     ground = TargetGround(
@@ -260,17 +284,18 @@ def statuses(made: OwnServer, workload: Workload, folder: Path, back: int) -> li
         cpus=(0,),
         backend_cpus=(),
         upstreams=(f"127.0.0.1:{back}",) if workload.backend else (),
-        certificate=make_certificate(tls.server_name) if tls else None,
+        certificate=shown,
     )
     protocols = {*workload.backend.protocols} if workload.backend else set()
     with ExitStack() as stack:
         if protocols - {"http"}:
             address = stack.enter_context(native_backend.running(workload, folder))
             ground = replace(ground, native_backend=address)
-        return _statuses(made, ground, workload)
+        yield stack.enter_context(_started(made, ground))
 
 
-def _statuses(made: OwnServer, ground: TargetGround, workload: Workload) -> list[int]:
+@contextmanager
+def _started(made: OwnServer, ground: TargetGround) -> Iterator[Endpoint]:
     port = free_port()
     spec = made.instance("i", made.bound.baseline, made.bound.space, ground, port)
     directory = Path(spec.directory)
@@ -279,16 +304,15 @@ def _statuses(made: OwnServer, ground: TargetGround, workload: Workload) -> list
     for name, text in spec.files.items():
         (directory / name).write_text(text)
     with running(["env", "-C", str(directory), *spec.start], Path(spec.pid_file)):
-        tls = workload.wire.tls is not None
-        return [_status(port, request, tls=tls) for request in workload.requests]
+        yield Endpoint("one", f"127.0.0.1:{port}")
 
 
-def _status(port: int, request: Request, *, tls: bool) -> int:
+def _status(address: str, request: Request, *, tls: bool) -> int:
     context = ssl._create_unverified_context()  # noqa: S323 - the lab's own certificate
     connection = (
-        http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+        http.client.HTTPSConnection(address, timeout=60, context=context)
         if tls
-        else http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        else http.client.HTTPConnection(address, timeout=60)
     )
     headers = dict(request.headers)
     connection.request(request.method, request.path, request.body or None, headers)
