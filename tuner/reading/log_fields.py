@@ -6,6 +6,7 @@ Every format of text ends here: fields have the names of Nginx's variables
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from tuner.errors import DefinitionError
@@ -40,6 +41,9 @@ _SIZES = ("body_bytes_sent", "sent_http_content_length", "bytes_sent")
 _TLS_SCHEMES = {"https", "h2", "grpcs", "wss"}
 """Values of ``$scheme``, and of the first field of an Application Load Balancer."""
 _EMPTY = {"", "-"}
+_SECONDS = 64
+_REQUESTS = 1024
+"""Times and requests that are kept, because they recur within a few lines of a busy log."""
 
 WANTED = frozenset(
     (
@@ -81,13 +85,13 @@ def entry_builder(names: Sequence[str]) -> Builder:
     time_name, read_time = next(pair for pair in _TIMES if pair[0] in at)
     at_time, at_status = at[time_name], at["status"]
     at_size = next((at[name] for name in _SIZES if name in at), None)
+    moment = functools.lru_cache(_SECONDS)(lambda text: checked_time(read_time(text)))
     request = _request_reader(at)
     extras = _extras(at)
 
     def build(values: Sequence[str]) -> LogEntry:
-        unix_s = checked_time(read_time(values[at_time]))
+        unix_s = moment(values[at_time])
         method, target, protocol = request(values)
-        target = checked_target(method, target)
         try:
             status = int(values[at_status])
             size = 0 if at_size is None else whole(values[at_size])
@@ -107,10 +111,18 @@ def _known(moment: float | None) -> float:
     return moment
 
 
+@functools.lru_cache(_REQUESTS)
+def _request(text: str) -> tuple[str, str, str]:
+    """Return method, checked target and protocol of a request line."""
+    method, target, protocol = split_request(text)
+    return method, checked_target(method, target), protocol
+
+
 def _request_reader(at: dict[str, int]) -> Callable[[Sequence[str]], tuple[str, str, str]]:
+    """Return the reader of method, checked target and protocol."""
     if "request" in at:
         at_request = at["request"]
-        return lambda values: split_request(values[at_request])
+        return lambda values: _request(values[at_request])
     at_method = at["request_method"]
     name = next(name for name in _PATHS if name in at)
     at_path, at_protocol = at[name], at.get("server_protocol")
@@ -123,7 +135,9 @@ def _request_reader(at: dict[str, int]) -> Callable[[Sequence[str]], tuple[str, 
         if at_query is not None and values[at_query] not in _EMPTY:
             # Apache's %q begins with the question mark.
             target += "?" + values[at_query].removeprefix("?")
-        return values[at_method], target, values[at_protocol] if at_protocol is not None else ""
+        method = values[at_method]
+        protocol = values[at_protocol] if at_protocol is not None else ""
+        return method, checked_target(method, target), protocol
 
     return read
 

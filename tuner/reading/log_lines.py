@@ -32,8 +32,9 @@ def numbered_lines(stream: ReadsBytes) -> Iterator[tuple[int, str]]:
             continue
         text = (rest + block).decode("utf-8", "replace")
         rest = tail[:_LONGEST_LINE]
+        ends = "\r" if "\r" in text else ""
         for line in text.split("\n"):
             number += 1
-            yield number, line.removesuffix("\r")
+            yield number, line.removesuffix(ends) if ends else line
     if rest:
         yield number + 1, rest.decode("utf-8", "replace").removesuffix("\r")

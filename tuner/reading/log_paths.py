@@ -17,6 +17,8 @@ from tuner.reading.redaction import Redacted, looks_random, redact, redact_segme
 
 ANY = "{any}"
 """Placeholder for a part of a path that rare paths differ in."""
+WIDEST = f"/{ANY}"
+"""The shape that joins no other."""
 _BOUND = r"(?<![A-Za-z0-9])"
 _END = r"(?![A-Za-z0-9])"
 _NUMBER = re.compile(rf"{_BOUND}\d{{3,}}{_END}|^\d+$")
@@ -49,7 +51,9 @@ def shape(target: str, *, keep_query: bool = False) -> Redacted:
     found = [_segment_shape(part) for part in parts]
     if mark:
         found.append(redact(f"?{query}", keep_query=keep_query))
-    kinds = tuple(kind for one in found if one.kinds for kind in one.kinds)
+    kinds: tuple[str, ...] = ()
+    for one in found:
+        kinds += one.kinds
     query = found.pop().target if mark else ""
     return Redacted("/".join([one.target for one in found]) + query, kinds)
 
@@ -88,7 +92,7 @@ def wider(of: str) -> str | None:
         return f"{folder}/{any_file}"
     if folder:
         return f"{folder.rpartition('/')[0]}/{any_file}"
-    return f"/{ANY}" if ending else None
+    return WIDEST if ending else None
 
 
 def steps(of: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from array import array
@@ -13,7 +14,7 @@ from tuner.reading.access_log import LogReader
 from tuner.reading.log_arrivals import Arrivals
 from tuner.reading.log_connections import LogConnections
 from tuner.reading.log_entry import LogEntry
-from tuner.reading.log_paths import shape, steps, wider
+from tuner.reading.log_paths import WIDEST, shape, steps, wider
 
 _SHOWN = 5
 _MOST_KINDS = 16_000
@@ -180,8 +181,11 @@ class LogTally:
     def _count(self, entry: LogEntry) -> None:
         self.good += 1
         unix_s = entry.unix_s
-        self.first_unix_s = min(self.first_unix_s, unix_s)
-        self.last_unix_s = max(self.last_unix_s, unix_s)
+        # Without min() and max(): two calls fewer for each of millions of lines.
+        if unix_s < self.first_unix_s:  # noqa: PLR1730
+            self.first_unix_s = unix_s
+        if unix_s > self.last_unix_s:  # noqa: PLR1730
+            self.last_unix_s = unix_s
         self.arrivals.add(unix_s)
         self.protocols[entry.protocol] += 1
         self.tls[entry.tls] += 1
@@ -195,7 +199,7 @@ class LogTally:
         if kind is None:
             kind = self.kinds[key] = RequestKind()
         kind.add(entry, self._draw)
-        if len(self.kinds) > _MOST_KINDS:
+        if kind.count == 1 and len(self.kinds) > _MOST_KINDS:
             kept = widened(self.kinds, _MOST_KINDS // 4, self._draw)
             self.forgotten = self.good - sum(kind.count for kind in kept.values())
             self.kinds = kept
@@ -222,11 +226,12 @@ def widened(
     """
     kinds = dict(kinds)
     made: set[KindKey] = set()
+    depth_of = functools.cache(steps)
     while len(kinds) > most:
         ranked = [key for _, key in sorted((-kind.count, key) for key, kind in kinds.items())]
-        rare = [(steps(key[1]), key) for key in ranked[most:] if wider(key[1])]
+        rare = [(depth_of(key[1]), key) for key in ranked[most:] if key[1] != WIDEST]
         # If the rare ones have no wider shape, a kept one makes room by joining them.
-        rare = rare or [(steps(key[1]), key) for key in ranked[:most] if wider(key[1])][-1:]
+        rare = rare or [(depth_of(key[1]), key) for key in ranked[:most] if key[1] != WIDEST][-1:]
         if not rare:
             return {key: kinds[key] for key in ranked[:most]}
         deepest = max(rare)[0]
