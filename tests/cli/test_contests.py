@@ -330,6 +330,19 @@ def test_what_cannot_be_run_is_answered_before_anything_starts(
     assert host.deployments == 0
 
 
+def test_both_is_the_former_name_of_all_servers(tuner: Tuner) -> None:
+    """Published commands keep working; the help names the new one only."""
+    plans = [
+        json.loads(tuner("run", "https-proxy-500", "--dry-run", "--json", *server).out)
+        for server in ([], ["--server", "all"], ["--server", "both"])
+    ]
+    for plan in plans:
+        assert {arm["server"] for arm in plan["arms"]} == {"nginx", "caddy"}
+    assert "both" not in tuner("run", "--help").out
+    refused = tuner("run", "https-proxy-500", "--server", "both", "--resume")
+    assert "nothing in studies/" in refused.err, "it is the default, as without the option"
+
+
 def test_the_list_of_experiments_has_their_subjects_and_times(tuner: Tuner) -> None:
     """For people and for scripts."""
     said = tuner("studies").out

@@ -39,13 +39,15 @@ from tuner.stats.words import counted
 from tuner.words.terminal import duration
 from tuner.workload.workload import Workload, load_workload
 
-BOTH = "both"
+ALL = "all"
+_FORMER_ALL = "both"
+"""The former name of ``all``, in published commands and in records of runs; not in the help."""
 _EPILOG = """
 \b
 Examples:
   tuner run https-proxy-500
   tuner run reverse-proxy-ladder --server nginx --time 10m
-  tuner run static-https-ladder --server both --time 1h --name before-release
+  tuner run static-https-ladder --server all --time 1h --name before-release
   tuner run static-https-ladder --resume
   tuner studies
 """
@@ -55,9 +57,9 @@ Examples:
 @click.argument("name", metavar="NAME", shell_complete=complete.experiments)
 @click.option(
     "--server",
-    default=BOTH,
+    default=ALL,
     metavar="NAME",
-    help="Run this server of the experiment, or both [both].",
+    help="Run this server of the experiment, or all of them [all].",
     shell_complete=complete.servers,
 )
 @click.option(
@@ -120,6 +122,7 @@ def command(
     check_listen(metrics)
     if stalls is not None:
         Node.option("stalls", stalls).one_of(STALLS)
+    server = ALL if server == _FORMER_ALL else server
     asked = _Asked(name, server, time, only, seed, stalls, overrides(cpus))
     if resume:
         called, asked = _resumed(asked, called, caller)
@@ -193,7 +196,7 @@ def _resumed(asked: _Asked, called: str | None, caller: Caller) -> tuple[str, _A
     Raises:
         DefinitionError: there is none, or options are given that it keeps.
     """
-    if asked != _Asked(asked.name, BOTH, None, (), None):
+    if asked != _Asked(asked.name, ALL, None, (), None):
         raise DefinitionError(
             "a resumed run keeps its options; give NAME and --name only", path="--resume"
         )
@@ -358,12 +361,12 @@ class _Run:
 
 
 def _servers(experiment: Experiment, wanted: str) -> tuple[str, ...]:
-    if wanted == BOTH:
+    if wanted in (ALL, _FORMER_ALL):
         return experiment.servers
     if wanted not in experiment.servers:
         raise DefinitionError(
             f"{wanted!r} is not a server of {experiment.name}; allowed:"
-            f" {', '.join(experiment.servers)}, {BOTH}",
+            f" {', '.join(experiment.servers)}, {ALL}",
             path="--server",
         )
     return (wanted,)
