@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tuner.errors import DefinitionError
 from tuner.lint.finding import Finding, LintFacts
-from tuner.lint.haproxy_rules import lint, lint_file
+from tuner.lint.haproxy_rules import lint, lint_file, lint_own
+from tuner.own.haproxy.server import locate
 from tuner.own.haproxy.tree import parse
 from tuner.own.server import OwnOptions
+from tuner.workload.workload import load_workload
 
 HERE = LintFacts(version=(2, 6, 12), cores=4, somaxconn=4096)
 GOOD = """\
@@ -139,3 +142,12 @@ def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str, words: s
     file.write_text(text)
     with pytest.raises(DefinitionError, match=words):
         lint_file(OwnOptions(str(file)), HERE, "")
+
+
+def test_a_study_of_this_configuration_has_the_same_findings() -> None:
+    """``lint_own`` reads the tree that the study has read; that of another server has none."""
+    text = with_line("frontend www", "option httpclose")
+    tree = parse(text, "haproxy.cfg")
+    own = locate(OwnOptions("haproxy.cfg"), load_workload("proxy"), tree)
+    assert lint_own(own, HERE) == found(text) != ()
+    assert lint_own(replace(own, serving=own.serving.reread(parse(GOOD, "x"))), HERE) == ()

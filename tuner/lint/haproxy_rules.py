@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from tuner.lint.finding import Finding, LintFacts, LintRule, Measurable
 from tuner.own.haproxy.line_options import option_value
+from tuner.own.haproxy.server import HaproxyOwnConfiguration
 from tuner.own.haproxy.tree import CLIENT_SIDE, PROXIES, SERVER_SIDE, HaproxyTree, read
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.reading.haproxy_text import HaproxyLine
@@ -50,9 +51,9 @@ def lint_file(wishes: OwnOptions, facts: LintFacts, program: str) -> tuple[Findi
     return lint(read(wishes.config), facts)
 
 
-def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:  # noqa: ARG001
-    """Implement ``Rules.lint_own``; nothing reads a user's configuration for a study yet."""
-    return ()
+def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:
+    """Implement ``Rules.lint_own``."""
+    return lint(own.serving.tree, facts) if isinstance(own, HaproxyOwnConfiguration) else ()
 
 
 def lint(tree: HaproxyTree, facts: LintFacts) -> tuple[Finding, ...]:
