@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use crate::plan::Plan;
+use crate::resources;
 use crate::sys::{Guardian, Process};
 
 /// The processes of all instances that a plan freezes.
@@ -20,6 +21,8 @@ pub struct Processes<'a> {
 struct Named {
     pid: i32,
     process: Process,
+    /// False for a child that the instance has started since.
+    planned: bool,
 }
 
 /// The processes of the instances of one window, in its order.
@@ -46,14 +49,39 @@ impl<'a> Processes<'a> {
         let found: HashMap<&str, Result<Vec<Named>, String>> = frozen
             .map(|instance| {
                 let pids = instance.pids.iter();
-                let named = pids.map(|pid| open(*pid).map_err(|why| of(&instance.id, &why)));
+                let named = pids.map(|pid| open(*pid, true).map_err(|why| of(&instance.id, &why)));
                 (instance.id.as_str(), named.collect())
             })
             .collect();
-        let every = found.values().flatten().flatten();
-        let guardian = Guardian::start(every.map(|named| &named.process))
-            .map_err(|error| format!("no process could be started that continues them: {error}"));
+        let guardian = guardian(&found);
         Some(Self { found, guardian })
+    }
+
+    /// Follow the instances: those of their children that are new are stopped with them from now on.
+    /// Servers such as Apache start processes under load.
+    pub fn follow(&mut self) {
+        let mut changed = false;
+        for (id, found) in &mut self.found {
+            let Ok(named) = found else { continue };
+            named.retain(|named| named.planned || named.process.probe().is_ok());
+            let known: Vec<i32> = named.iter().map(|named| named.pid).collect();
+            for pid in resources::with_children(&known) {
+                if known.contains(&pid) {
+                    continue;
+                }
+                changed = true;
+                match open(pid, false) {
+                    Ok(child) => named.push(child),
+                    Err(why) => {
+                        *found = Err(of(id, &why));
+                        break;
+                    }
+                }
+            }
+        }
+        if changed {
+            self.guardian = guardian(&self.found);
+        }
     }
 
     /// Return the processes of a window's instances, or why the window is measured without freezing:
@@ -72,7 +100,7 @@ impl<'a> Processes<'a> {
             return Err(of(id, "it has no processes"));
         };
         let named = found.as_ref().map_err(Clone::clone)?;
-        for Named { pid, process } in named {
+        for Named { pid, process, .. } in named {
             let probed = process.probe();
             probed.map_err(|error| of(id, &reason(*pid, &error)))?;
         }
@@ -80,13 +108,24 @@ impl<'a> Processes<'a> {
     }
 }
 
-fn open(pid: i32) -> Result<Named, String> {
+/// Start the guardian of all these processes.
+fn guardian(found: &HashMap<&str, Result<Vec<Named>, String>>) -> Result<Guardian, String> {
+    let every = found.values().flatten().flatten();
+    Guardian::start(every.map(|named| &named.process))
+        .map_err(|error| format!("no process could be started that continues them: {error}"))
+}
+
+fn open(pid: i32, planned: bool) -> Result<Named, String> {
     if pid as u32 == std::process::id() {
         return Err(format!("process {pid} is the generator"));
     }
     let opened = Process::open(pid);
     let process = opened.map_err(|error| reason(pid, &error))?;
-    Ok(Named { pid, process })
+    Ok(Named {
+        pid,
+        process,
+        planned,
+    })
 }
 
 fn of(id: &str, why: &str) -> String {

@@ -55,6 +55,25 @@ impl CpuTime {
     }
 }
 
+/// Return these processes and those that they have started, and these in turn.
+///
+/// Servers start processes from their main thread. A kernel without CONFIG_PROC_CHILDREN shows none.
+pub fn with_children(pids: &[i32]) -> Vec<i32> {
+    let mut found = pids.to_vec();
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let children = fs::read_to_string(path).unwrap_or_default();
+        for child in children.split_ascii_whitespace().map_while(|c| c.parse().ok()) {
+            if !found.contains(&child) {
+                found.push(child);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
 /// Return the time for which each thread of the processes was ready to run but waited, since its
 /// start, in nanoseconds: the second number of `/proc/PID/task/TID/schedstat`.
 pub fn waited_ns(pids: &[i32]) -> BTreeMap<i32, u64> {

@@ -148,8 +148,14 @@ impl<'a> Session<'a> {
         let recorded = self.recorded.get(window.id.as_str());
         let schedule = Schedule::of(window, recorded.map(Vec::as_slice), &self.mix);
         let steal_before = resources::steal_s(&cpus);
-        let pids: Vec<&[i32]> = instances.iter().map(|i| &i.pids[..]).collect();
+        // A server may have started more since the last window.
+        let families = instances.iter().map(|i| resources::with_children(&i.pids));
+        let families: Vec<Vec<i32>> = families.collect();
+        let pids: Vec<&[i32]> = families.iter().map(Vec::as_slice).collect();
         let waited_before: Vec<_> = pids.iter().map(|pids| resources::waited_ns(pids)).collect();
+        if let Some(processes) = &mut self.processes {
+            processes.follow();
+        }
         let processes = self.processes.as_ref();
         let freeze = window.slices.as_ref().is_some_and(|slices| slices.freeze);
         let frozen = processes.filter(|_| freeze).map(|p| p.of(&window.arms()));
@@ -194,7 +200,7 @@ impl<'a> Session<'a> {
                 let text = "certificates were not verified (tls.verify is false)";
                 warnings.push(text.to_owned());
             }
-            let waited = resources::waited_ns(&instance.pids);
+            let waited = resources::waited_ns(pids[place]);
             let context = Context {
                 sent_every_us: plan.spin.every_ns().map(|ns| ns / 1000),
                 gap_us: plan.gap_us,
@@ -202,7 +208,7 @@ impl<'a> Session<'a> {
                 server: server.clone(),
                 steal_s: steal_s.clone(),
                 server_wait_s: resources::waited_s(&waited_before[place], &waited),
-                server_rss_bytes: resources::rss_bytes(&instance.pids),
+                server_rss_bytes: resources::rss_bytes(pids[place]),
                 samples_dir: plan.samples_dir.clone(),
                 frozen: is_frozen,
                 not_frozen: not_frozen.clone(),

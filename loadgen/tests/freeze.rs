@@ -3,7 +3,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::support::{Responder, assert_accounted, measure, merge, output_of, plan};
@@ -13,6 +14,7 @@ use tuner_loadgen::output::{self, SliceFigures, WindowLine};
 use tuner_loadgen::plan::Plan;
 use tuner_loadgen::quic::Path;
 use tuner_loadgen::record::{Outcome, Sample};
+use tuner_loadgen::session::Session;
 use tuner_loadgen::sys;
 
 /// Names the kind of server that this test binary is to be.
@@ -22,24 +24,32 @@ const KIND: &str = "LOADGEN_TEST_SERVER";
 struct Server {
     child: Child,
     address: SocketAddr,
+    answers: Mutex<BufReader<ChildStdout>>,
 }
 
 impl Server {
     fn start(kind: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "freeze::serve", "--ignored", "--nocapture"])
+            .arg("--test-threads=1")
             .env(KIND, kind)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut answers = BufReader::new(child.stdout.take().unwrap());
+        let lines = answers.by_ref().lines();
         let mut found = lines.map_while(Result::ok).filter_map(|line| {
             let (_, address) = line.split_once("address ")?;
             address.parse().ok()
         });
         let address = found.next().expect("it listens");
-        Self { child, address }
+        drop(found);
+        Self {
+            child,
+            address,
+            answers: Mutex::new(answers),
+        }
     }
 
     fn good() -> Self {
@@ -48,6 +58,15 @@ impl Server {
 
     fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Pass a word to a "parent"; return the id of its child.
+    fn say(&self, word: &str) -> u32 {
+        writeln!(self.child.stdin.as_ref().unwrap(), "{word}").unwrap();
+        let mut line = String::new();
+        let mut answers = self.answers.lock().unwrap();
+        answers.read_line(&mut line).unwrap();
+        line.trim().parse().unwrap()
     }
 }
 
@@ -63,12 +82,24 @@ impl Drop for Server {
 #[ignore = "the other tests start it"]
 fn serve() {
     let server = match std::env::var(KIND).as_deref() {
-        Ok("good") => Responder::good(),
+        Ok("good" | "parent") => Responder::good(),
         Ok("silent") => Responder::start(|mut client, _| while client.request().is_some() {}),
         _ => return,
     };
     println!("\naddress {}", server.address);
-    let _ = std::io::stdin().read(&mut [0]);
+    let mut children = Vec::new();
+    // With one thread for tests this is the main thread, which starts processes in servers.
+    for word in std::io::stdin().lines().map_while(Result::ok) {
+        if word == "start" {
+            children.push(Command::new("sleep").arg("60").spawn().unwrap());
+        }
+        let child: &mut Child = children.last_mut().unwrap();
+        if word == "end" {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        println!("{}", child.id());
+    }
 }
 
 /// A plan of one window over these servers, called a, b, c; their pids may be changed.
@@ -272,6 +303,38 @@ fn what_cannot_be_frozen_is_measured_all_the_same() {
             assert_eq!(*reason, format!("instance \"b\": {words}"));
         }
     }
+}
+
+/// A process that a server starts after the first window is stopped with it in the next one; in the
+/// one after its end, nothing is amiss.
+#[test]
+fn a_process_that_a_server_adds_is_stopped_too() {
+    let servers = [Server::good(), Server::start("parent")];
+    let mut plan = frozen(&servers.each_ref(), json!({"duration_s": 0.6}));
+    let window = plan["windows"][0].clone();
+    for id in ["second", "third"] {
+        let mut next = window.clone();
+        next["id"] = json!(id);
+        plan["windows"].as_array_mut().unwrap().push(next);
+    }
+    let plan = Plan::parse(&plan.to_string()).unwrap();
+    let mut session = Session::new(&plan).unwrap();
+    let mut measure = |place: usize| {
+        for line in session.measure(&plan.windows[place]).unwrap() {
+            assert_answered(&line);
+            assert!(slices(&line).frozen, "{:?}", slices(&line).not_frozen);
+        }
+    };
+    measure(0);
+    let child = servers[1].say("start");
+    let watch = std::thread::spawn(move || {
+        await_that("it is stopped", || state(child) == Some('T'));
+    });
+    measure(1);
+    watch.join().unwrap();
+    assert_ne!(state(child), Some('T'));
+    servers[1].say("end");
+    measure(2);
 }
 
 /// When a process ends in the window, all others run from then on.
