@@ -14,12 +14,16 @@ from tests.cli.conftest import Tuner
 from tests.phases.rig import rig
 from tuner.app.notes import noise_notes
 from tuner.cli import doctor
-from tuner.judge.claimable import ESTIMATED, MEASURED, CoreStalls, from_stalls
+from tuner.judge.claimable import ESTIMATED, MEASURED, CoreSpeed, CoreStalls, from_stalls
 from tuner.judge.results import evaluate
 from tuner.testing.lab import Faults, SimulatedGenerator, SimulatedHost
 from tuner.testing.simulate import Noise
 
 Watch = Callable[[float, float], None]
+
+
+STEADY = CoreSpeed(1, 0.0, 0.02)
+"""A core that is always as fast."""
 
 
 def stalls(per_s: float, share: float) -> tuple[CoreStalls, ...]:
@@ -50,6 +54,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, host: SimulatedHost) -> Watch:
     monkeypatch.setattr(doctor, "_native", lambda: SimulatedGenerator(host))
     monkeypatch.setattr(doctor, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
     monkeypatch.setattr(doctor, "_self_test", list)
+    monkeypatch.setattr(doctor, "speeds_here", lambda: (STEADY,))
 
     def watched(per_s: float, share: float) -> None:
         monkeypatch.setattr(doctor, "watched_stalls", lambda _: stalls(per_s, share))
@@ -76,8 +81,23 @@ def test_the_quick_doctor_says_what_the_stalls_let_claim(
     row = noise_row(tuner, "--quick")
     found = from_stalls(stalls(per_s, share))
     assert (row["state"], row["claimable_effect"]) == (state, found.effect)
-    assert row["text"] == f"estimated from stalls: {found.words}"
+    assert row["text"] == f"estimated from the cores' stalls and speed: {found.words}"
+    assert "not less than" in row["text"] or found.effect >= 1
     assert ("come back when the host is quieter" in row["text"]) == (state == "warning")
+
+
+def test_the_quick_doctor_times_the_servers_core(
+    tuner: Tuner, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A core that is sometimes half as fast is no quiet one, even if it never stalls."""
+    watch(0.0, 0.0)
+    steady = noise_row(tuner, "--quick")
+    speed = CoreSpeed(1, 0.7, 0.02)
+    monkeypatch.setattr(doctor, "speeds_here", lambda: (STEADY, speed))
+    row = noise_row(tuner, "--quick")
+    assert (steady["state"], row["state"]) == ("ok", "warning")
+    assert (steady["speed_change"], row["speed_change"]) == (0.0, 0.7)
+    assert f"core 1: {speed.words}" in tuner("doctor", "--quick").out
 
 
 def test_the_doctor_measures_identical_instances(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+from tests.seeds import rng
 from tuner.goals.goals import Goals
 from tuner.judge.claimable import (
     COARSE,
     FINE,
     P99,
+    CoreSpeed,
     CoreStalls,
+    change_of_speed,
     claimable,
     from_stalls,
+    sigma_from_speed,
     sigma_from_stalls,
     touched_share,
 )
@@ -133,3 +138,35 @@ def test_the_share_that_stalls_touch_is_that_of_their_cycles() -> None:
     """2 and 3 stalls in 2 s: each takes its length, half a millisecond, and its backlog."""
     seen = (CoreStalls(0, 1.0, 0.0002, 395.0), CoreStalls(1, 1.5, 0.0007, 938.0))
     assert touched_share(seen) == pytest.approx(2.5 * 0.0005 + 0.0009 / 0.3, rel=0.01)
+
+
+def test_a_change_of_speed_is_that_from_slice_to_slice() -> None:
+    """A slow drift hardly counts: both arms have it. One time shows no change."""
+    assert change_of_speed([1.0, 1.1, 1.0, 1.1]) == pytest.approx(math.log(1.1))
+    drift = [1.001**place for place in range(100)]
+    assert change_of_speed(drift) == pytest.approx(0.001, rel=0.01)
+    with pytest.raises(ValueError, match="1 times"):
+        change_of_speed([1.0])
+
+
+def test_changes_of_speed_average_over_the_slices_of_a_block() -> None:
+    """Simulated: the p99 of M/M/1 in the slices of two arms, whose service times vary by 3 %."""
+    slices, s, load = 480, 0.03, 0.7
+    times = np.exp(rng(7).normal(0, s, (2_000, 2, slices)))
+    # Percentiles of the time in the system, which is exponential: S/(1 - ρ) each.
+    ln_p99 = np.log(times / (1 - load * times)).mean(axis=2)
+    seen = float((ln_p99[:, 0] - ln_p99[:, 1]).std())
+    speed = CoreSpeed(0, s * math.sqrt(2), 0.02)
+    expected = sigma_from_speed([speed], slices * 0.02)
+    assert expected == pytest.approx(seen, rel=0.1)
+    assert sigma_from_speed([speed] * 4, slices * 0.02) == pytest.approx(expected / 2)
+    assert sigma_from_speed([], 10.0) == 0.0
+
+
+def test_the_estimate_is_a_lower_bound_in_words() -> None:
+    """Stalls and speeds show a part of the noise; the ways out are no more certain."""
+    speeds = [CoreSpeed(0, 1.0, 0.02)]
+    found = from_stalls(both(5.0, 0.02), speeds=speeds)
+    assert found.effect > from_stalls(both(5.0, 0.02)).effect
+    assert found.words.startswith(f"not less than {found.effect:.0%} in 10 min: ")
+    assert "about" not in found.words

@@ -6,14 +6,25 @@ from collections.abc import Sequence
 
 from tuner.generators.generator import LoadGenerator, WatchesStalls
 from tuner.goals.goals import Goals
-from tuner.judge.claimable import ESTIMATED, P99, CoreStalls, from_stalls
+from tuner.hosts import local
+from tuner.hosts.core_speed import SLICE_S, times_by_core
+from tuner.judge.claimable import (
+    ESTIMATED,
+    P99,
+    CoreSpeed,
+    CoreStalls,
+    change_of_speed,
+    from_stalls,
+)
 from tuner.machine.facts import CoreSplit, HostFacts
+from tuner.machine.placement import place
 from tuner.measurement.instrument import Instrument
 from tuner.space.kernel import is_kernels
 from tuner.space.space import Space
 from tuner.workload.workload import Workload
 
 NOISE_S = 2.0
+_SPEED_S = 1.5
 NO_SCHEDSTAT = (
     "this kernel does not report how long a server waits for its core (no /proc/PID/schedstat), so"
     " tuner cannot distinguish another process on the server's cores from the server's own work"
@@ -124,6 +135,16 @@ def watched_stalls(generator: WatchesStalls) -> tuple[CoreStalls, ...]:
         )
         for core in seen["cpus"]
     )
+
+
+def speeds_here() -> tuple[CoreSpeed, ...]:
+    """Time fixed work on this machine's cores for a server; return how their speeds change.
+
+    Raises:
+        HostError: one of the cores may not be used.
+    """
+    found = times_by_core(place(local.facts().layout, backend=False).server, _SPEED_S)
+    return tuple(CoreSpeed(cpu, change_of_speed(times), SLICE_S) for cpu, times in found.items())
 
 
 def noise_notes(generator: WatchesStalls, goals: Goals = P99) -> list[str]:

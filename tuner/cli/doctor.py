@@ -17,7 +17,7 @@ from tuner.app.caller import Caller
 from tuner.app.cpu_notes import cpu_notes
 from tuner.app.fleet_look import look_at_fleet
 from tuner.app.host_noise import measure_here
-from tuner.app.notes import watched_stalls
+from tuner.app.notes import speeds_here, watched_stalls
 from tuner.app.printing import print_json
 from tuner.app.turn import look_here
 from tuner.cli import complete, options
@@ -28,9 +28,10 @@ from tuner.generators.native import NativeGenerator
 from tuner.generators.self_test import self_test
 from tuner.hosts import local
 from tuner.judge.claimable import (
-    FROM_STALLS,
+    FROM_CORES,
     STUDY_S,
     Claimable,
+    CoreSpeed,
     CoreStalls,
     claimable,
     from_stalls,
@@ -92,7 +93,8 @@ Examples:
 @click.option(
     "--quick",
     is_flag=True,
-    help="Estimate the noise from stalls instead of measuring it, and skip the self-test.",
+    help="Estimate the noise from the cores' stalls and speed instead of measuring it, and skip"
+    " the self-test.",
 )
 @click.option(
     "--config",
@@ -303,18 +305,33 @@ def _native() -> NativeGenerator:
 
 
 def _expected_noise() -> list[DoctorRow]:
-    """Return the noise rows estimated from stalls, for a study of ten minutes."""
-    cores = watched_stalls(_native())
-    found = from_stalls(cores)
-    figures = {**_figures(found), "touched_share": touched_share(cores)}
+    """Return the noise rows estimated from stalls and speed, for a study of ten minutes."""
+    return _estimated(watched_stalls(_native()))
+
+
+def _estimated(cores: Sequence[CoreStalls], why: str = "") -> list[DoctorRow]:
+    """Return the noise rows estimated from these stalls and the speed of the server's cores.
+
+    Args:
+        cores: stalls of the cores.
+        why: the reason for which the noise could not be measured; empty if that was not tried.
+    """
+    speeds = speeds_here()
+    found = from_stalls(cores, speeds=speeds)
+    figures = {
+        **_figures(found),
+        "touched_share": touched_share(cores),
+        "speed_change": max(speed.change for speed in speeds),
+    }
+    text = f"{why}; {FROM_CORES}{found.words}" if why else f"{FROM_CORES}{found.words}"
     return [
-        DoctorRow("noise", _graded(found), f"{FROM_STALLS}{found.words}", figures),
-        *_of_cores(cores),
+        DoctorRow("noise", _WARN if why else _graded(found), text, figures),
+        *_of_cores(cores, speeds),
     ]
 
 
 def _measured_noise(adapters: Mapping[str, Server], named: ServerFacts | None) -> list[DoctorRow]:
-    """Return the noise rows measured with identical instances; without a server, from stalls."""
+    """Return the noise rows measured with identical instances; without a server, estimated ones."""
     server = _static_server(adapters, named)
     if server is None:
         return _expected_noise()
@@ -322,9 +339,7 @@ def _measured_noise(adapters: Mapping[str, Server], named: ServerFacts | None) -
     try:
         noise = measure_here(server, time_s=STUDY_S, program=named.binary if named else "")
     except TunerError as error:
-        found = from_stalls(cores)
-        text = f"{error}; {FROM_STALLS}{found.words}"
-        return [DoctorRow("noise", _WARN, text, _figures(found)), *_of_cores(cores)]
+        return _estimated(cores, str(error))
     found = claimable(noise.sigma_d, rate_per_s=noise.rate_per_s)
     figures = {
         **_figures(found),
@@ -356,8 +371,9 @@ def _figures(found: Claimable) -> dict[str, float]:
     }
 
 
-def _of_cores(cores: Iterable[CoreStalls]) -> list[DoctorRow]:
-    return [DoctorRow("", _OK, f"core {core.cpu}: {core.words}") for core in cores]
+def _of_cores(cores: Iterable[CoreStalls], speeds: Iterable[CoreSpeed] = ()) -> list[DoctorRow]:
+    every = (*cores, *speeds)
+    return [DoctorRow("", _OK, f"core {core.cpu}: {core.words}") for core in every]
 
 
 def _static_server(adapters: Mapping[str, Server], named: ServerFacts | None) -> str | None:

@@ -5,15 +5,17 @@ minutes could claim here. The answer uses the verdict's own rule: the interval m
 margin, with a probability of 80 % (`tuner.stats.power`, `tuner.stats.verdict`).
 
 The noise σ_d, the standard deviation of a block's difference between identical instances, is
-measured if possible. If only stalls of the host were watched, `sigma_from_stalls` estimates it
-(docs/instrument.md describes the source of the estimate and its accuracy).
+measured if possible. If only stalls and the speed of the host's cores were watched, `from_stalls`
+estimates a lower bound (docs/instrument.md describes the source of the estimate and its accuracy).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
 from typing import Literal
 
 from tuner.goals.goals import Goals
@@ -32,11 +34,12 @@ USUAL_RATE_PER_S = 10_000.0
 """Default load point, at which windows have enough samples in a second or two."""
 _CYCLE_S = 0.0005
 """Time around a stall that its busy cycle holds, in a server of some 50 µs per request."""
-_BACKLOG = 0.7 / 0.3
-"""Time in which a stall's backlog drains, as a multiple of its length, at 70 % of the capacity."""
-# X
+_LOAD = 0.7
 """Load at which a study measures, as a share of the capacity."""
+_BACKLOG = _LOAD / (1 - _LOAD)
+"""Time in which a stall's backlog drains, as a multiple of its length."""
 FROM_STALLS = "estimated from stalls: "
+FROM_CORES = "estimated from the cores' stalls and speed: "
 ESTIMATED = f"noise, {FROM_STALLS}"
 """Prefix of a note from stalls alone, which a measured one replaces."""
 MEASURED = "noise, measured between identical instances: "
@@ -70,6 +73,8 @@ class Claimable:
     """Its goals, with the margin."""
     degrees_of_freedom: int = AA_DEGREES
     """Degrees of freedom of the noise as the study estimates it."""
+    is_least: bool = False
+    """Whether ``sigma_d`` lacks the parts of the noise that only a server under load shows."""
 
     @property
     def grade(self) -> Grade:
@@ -99,7 +104,12 @@ class Claimable:
         """The claimable effect in a few words."""
         if self.effect >= 1:
             return f"nothing in {duration(self.time_s)}"
-        return f"about {self.effect:.0%} in {duration(self.time_s)}"
+        return f"{self.about} in {duration(self.time_s)}"
+
+    @property
+    def about(self) -> str:
+        """The claimable effect with its accuracy."""
+        return f"{'not less than' if self.is_least else 'about'} {self.effect:.0%}"
 
 
 def claimable(
@@ -129,9 +139,22 @@ def claimable(
     return Claimable(time_s, sigma_d, blocks, effect, rate_per_s, goals, degrees_of_freedom)
 
 
-def from_stalls(cores: Iterable[CoreStalls], goals: Goals = P99) -> Claimable:
-    """Estimate what a study could claim on a host with these stalls."""
-    return claimable(sigma_from_stalls(touched_share(cores)), goals=goals)
+def from_stalls(
+    cores: Iterable[CoreStalls], goals: Goals = P99, speeds: Sequence[CoreSpeed] = ()
+) -> Claimable:
+    """Estimate the least that a study could claim on a host with these stalls and speeds.
+
+    Args:
+        cores: stalls of the cores of server and generator.
+        goals: goals of the study.
+        speeds: changes of the speed of the server's cores, if they were measured.
+    """
+    plan = plan_blocks(goals, USUAL_RATE_PER_S, STUDY_S).confirm
+    sigma_d = math.hypot(
+        sigma_from_stalls(touched_share(cores)),
+        sigma_from_speed(speeds, plan.rounds * plan.window_s),
+    )
+    return replace(claimable(sigma_d, goals=goals), is_least=True)
 
 
 def _longer(found: Claimable) -> str:
@@ -148,7 +171,8 @@ def _longer(found: Claimable) -> str:
     ]
     enough = [option for option in options if option.grade == "fine"] or options[-1:]
     option = enough[0]
-    effect = "still nothing" if option.effect >= 1 else f"about {option.effect:.0%}"
+    option = replace(option, is_least=found.is_least)
+    effect = "still nothing" if option.effect >= 1 else option.about
     return f"--time {_option(option.time_s)} ({effect})"
 
 
@@ -174,6 +198,55 @@ class CoreStalls:
             f"{self.per_s:.1f} stalls/s, {self.share:.1%} of the time, longest"
             f" {self.longest_us:,.0f} µs"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSpeed:
+    """Changes of one core's speed."""
+
+    cpu: int
+    change: float
+    """Root mean square of the change from one slice to the next, in ln units."""
+    slice_s: float
+    """Length of the slices."""
+
+    @property
+    def words(self) -> str:
+        """The changes in words."""
+        slice_ms = self.slice_s * 1e3
+        return f"speed changes by {self.change:.1%} from one {slice_ms:.0f} ms to the next"
+
+
+def change_of_speed(times_s: Sequence[float]) -> float:
+    """Return the root mean square of the changes of ln time from each to the next.
+
+    Raises:
+        ValueError: there are fewer than two times.
+    """
+    if len(times_s) < 2:
+        raise ValueError(f"{len(times_s)} times show no change")
+    changes = [math.log(last / first) for first, last in pairwise(times_s)]
+    return math.sqrt(fmean(change**2 for change in changes))
+
+
+def sigma_from_speed(speeds: Sequence[CoreSpeed], block_s: float) -> float:
+    """Return the part of σ_d that comes from changes of the speed between the slices of the arms.
+
+    A latency is in proportion to S/(1 - ρ) with the service time S and the load ρ, and so are its
+    percentiles in the M/M/1 queue (Kleinrock, Queueing Systems I, 3.2); since ρ is in proportion to
+    S, a change of ln S by 1 changes their logarithm by 1/(1 - ρ). Differences of neighbouring
+    slices of two arms average over the slices of a block, and over the cores. It is a lower bound:
+    changes that last for several slices average less, and in a slow slice the queue grows more than
+    in proportion.
+
+    Args:
+        speeds: changes by core of the server; empty if not measured.
+        block_s: time for which a block measures each arm.
+    """
+    if not speeds:
+        return 0.0
+    variance = fmean(speed.change**2 * speed.slice_s / block_s for speed in speeds)
+    return math.sqrt(variance / len(speeds)) / (1 - _LOAD)
 
 
 def touched_share(cores: Iterable[CoreStalls]) -> float:
