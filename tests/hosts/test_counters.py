@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,23 +118,54 @@ def test_all_interfaces_are_summed_up(tmp_path: Path) -> None:
     assert (host.received_bytes, host.sent_bytes, host.load) == (130, 107, 0.25)
 
 
+@contextlib.contextmanager
+def sleepers(count: int) -> Iterator[list[int]]:
+    """Yield the ids of processes that do nothing."""
+    with contextlib.ExitStack() as stack:
+        every = [stack.enter_context(subprocess.Popen(["sleep", "60"])) for _ in range(count)]
+        yield [process.pid for process in every]
+        for process in every:
+            process.kill()
+
+
 def test_a_backend_has_ids_of_its_own() -> None:
     """On another host the same number is another process, so its processes are kept apart."""
-    found = read([os.getpid()], [os.getppid()])
-    assert found.processes.keys() == {os.getpid()}
-    assert found.behind.keys() == {os.getppid()}
+    with sleepers(2) as (server, backend):
+        found = read([server], [backend])
+    assert found.processes.keys() == {server}
+    assert found.behind.keys() == {backend}
+
+
+def test_processes_that_a_server_has_started_are_read_too() -> None:
+    """Servers add some under load; they are known by their parent."""
+    with sleepers(1) as (child,):
+        found = read([os.getpid()]).processes
+    assert {os.getpid(), child} <= found.keys()
+    assert found[child].parent == os.getpid()
+    assert found[child].cpus == found[child].main_cpus == tuple(sorted(os.sched_getaffinity(0)))
 
 
 def test_another_host_is_asked_the_same(tmp_path: Path) -> None:
     """Through the agent, as over SSH: fields and processes are those that are read here."""
     agent = Agent(Host("here", {"ansible_connection": "local"}), str(tmp_path / "socket"))
     try:
-        found = RemoteCounters(agent, agent)([os.getpid()], [os.getppid()])
+        with sleepers(2) as (server, backend):
+            found = RemoteCounters(agent, agent)([server], [backend])
+            here = read([server], [backend])
     finally:
         agent.close()
-    here = read([os.getpid()], [os.getppid()])
     assert found.processes.keys() == here.processes.keys()
     assert found.behind.keys() == here.behind.keys()
-    assert found.processes[os.getpid()].descriptors
-    assert (found.processes[os.getpid()].queued_s is None) is not reports_waits()
+    there = found.processes[server]
+    assert there.descriptors
+    assert (there.cpus, there.main_cpus, there.ran_s) == (
+        here.processes[server].cpus,
+        here.processes[server].main_cpus,
+        here.processes[server].ran_s,
+    )
+    assert (there.queued_s is None) is not reports_waits()
     assert found.host.sent_bytes <= here.host.sent_bytes
+    assert found.done is not None
+    assert here.begun is not None
+    assert found.done.at_s <= here.begun.at_s
+    assert found.done.free_s.keys() == here.begun.free_s.keys()

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.measurement.resources import (
-    CounterReading,
-    HostCounters,
-    ProcessCounters,
-    between,
-    part_of,
-)
+from tuner.measurement.readings import CounterReading, HostCounters, ProcessCounters
+from tuner.measurement.resources import between, part_of
 
 HOST = HostCounters(1_000, 2_000, 0, 512, 0.5)
 IDLE = ProcessCounters(1.0, 2.0, 1_000, 1_500, 10, 3, 0, 100, 7, 2)

@@ -19,12 +19,7 @@ from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.measurement import quota
 from tuner.measurement.instrument import Mode
-from tuner.measurement.resources import (
-    CounterReading,
-    HostCounters,
-    ProcessCounters,
-    Throttling,
-)
+from tuner.measurement.readings import CounterReading, HostCounters, ProcessCounters, Throttling
 from tuner.measurement.stalls import Span
 from tuner.measurement.window import Gates, Measurement, RawWindow
 from tuner.phases import block as block_module
@@ -369,7 +364,7 @@ def test_an_invalid_window_says_that_the_server_waited_for_its_core() -> None:
     made = rig(faults=Faults(failing={3}))
     bench = replace(made.bench(), read_counters=read)
     block = run_block(bench, spec(HAND))
-    words = "the server waited 300 ms for its core: something else ran there"
+    words = "something else ran on the server's cores for 300 ms, and the server had to wait"
     (wrong,) = [window for window in block.windows if not window.valid]
     assert wrong.invalid[-1] == words
     for window in made.record().blocks[0].windows:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.phases.rig import WORKLOAD, rig
 from tuner.generators.generator import Endpoint, Slices, WindowPlan, WindowSpec
-from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters
+from tuner.measurement.readings import CounterReading, HostCounters, ProcessCounters
 from tuner.phases.resource_watch import ResourceWatch
 from tuner.testing.lab import SimulatedGenerator
 

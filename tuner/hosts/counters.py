@@ -8,7 +8,14 @@ from typing import Any
 
 from tuner.hosts.agent import Agent
 from tuner.hosts.proc import counters
-from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters, Throttling
+from tuner.measurement.readings import (
+    CoreTimes,
+    CounterReading,
+    HostCounters,
+    ProcessCounters,
+    Throttling,
+    family,
+)
 
 
 def read(
@@ -63,10 +70,27 @@ def _reading(
             for each in (answer, other)
             for group, counts in each["throttling"].items()
         },
+        begun=_core_times(answer["begun"]),
+        done=_core_times(answer["done"]),
     )
 
 
 def _processes(answer: Mapping[str, Any], wanted: set[int]) -> dict[int, ProcessCounters]:
+    """Return the wanted processes, and those that came from them."""
     # Keys in JSON are texts.
-    found = {int(pid): numbers for pid, numbers in answer["processes"].items()}
-    return {pid: ProcessCounters(**found[pid]) for pid in found.keys() & wanted}
+    found = {
+        int(pid): ProcessCounters(
+            **{
+                **counts,
+                "cpus": tuple(counts["cpus"]),
+                "main_cpus": tuple(counts["main_cpus"]),
+            }
+        )
+        for pid, counts in answer["processes"].items()
+    }
+    return {pid: found[pid] for pid in family(found, wanted) if pid in found}
+
+
+def _core_times(times: Mapping[str, Any]) -> CoreTimes:
+    free_s = {int(cpu): free_s for cpu, free_s in times["free_s"].items()}
+    return CoreTimes(times["at_s"], free_s)

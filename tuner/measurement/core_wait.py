@@ -1,4 +1,4 @@
-"""Waits of the server for its core, from the kernel: something else ran there."""
+"""Waits of the server for its cores, from the kernel: something else ran there."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ threads, and the ticker, which takes the core for some microseconds 2,000 times 
 
 
 def foreign_wait_s(window: Measurement) -> float:
-    """Return how long something else ran on the server's core, beyond its known stalls.
+    """Return how long something else ran on the server's cores, beyond its known stalls.
 
     In seconds, including warm-up and drain; 0 if it is unknown or too short to matter.
     """
     found = window.resources
     if found is None or found.server is None or found.server.foreign_s is None:
         return 0.0
+    stalls_s = sum(end - start for start, end in merged(window.server_spans)) / 1e9
     explained_s = found.backend.cpu_s if found.backend else 0.0
-    explained_s += sum(end - start for start, end in merged(window.server_spans)) / 1e9
+    # Stolen time is part of the stalls, which nobody sees without real-time priority.
+    explained_s += max(stalls_s, window.steal_s)
     waited_s = found.server.foreign_s - explained_s
     return waited_s if waited_s > _LEAST_SHARE * found.loaded_s > 0 else 0.0
 
@@ -31,7 +33,10 @@ def reason(window: Measurement) -> str:
     waited_s = foreign_wait_s(window)
     if not waited_s:
         return ""
-    return f"the server waited {waited_s * 1e3:.0f} ms for its core: something else ran there"
+    return (
+        f"something else ran on the server's cores for {waited_s * 1e3:.0f} ms, and the server had"
+        " to wait"
+    )
 
 
 def warning(windows: Iterable[Measurement]) -> str:
@@ -41,7 +46,7 @@ def warning(windows: Iterable[Measurement]) -> str:
     if not waits_s:
         return ""
     return (
-        f"in {len(waits_s)} of {len(every)} windows the server waited for its core, up to"
-        f" {max(waits_s) * 1e3:.0f} ms: something else ran there; keep it off these cores, or"
-        " measure when it has ended"
+        f"in {len(waits_s)} of {len(every)} windows something else ran on the server's cores, for"
+        f" up to {max(waits_s) * 1e3:.0f} ms, and the server had to wait; keep it off these cores,"
+        " or measure when it has ended"
     )

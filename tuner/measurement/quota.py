@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tuner.measurement.resources import Throttling
+from tuner.measurement.readings import Throttling
 from tuner.measurement.window import Measurement
 from tuner.stats.words import counted
 

@@ -6,77 +6,15 @@ in the gaps between windows, so the figures cover warm-up, window and drain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypeVar
 
+from tuner.measurement.foreign import foreign_s
+from tuner.measurement.readings import CounterReading, ProcessCounters, Throttling, family
+
 _N = TypeVar("_N", int, float)
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessCounters:
-    """The kernel's counters of one process with all its threads."""
-
-    user_s: float
-    system_s: float
-    memory_bytes: int
-    """Resident memory; shared pages count for each process."""
-    peak_bytes: int
-    """Peak resident memory since the process started (``VmHWM``)."""
-    waits: int
-    """Voluntary context switches: waits of the process."""
-    preemptions: int
-    """Involuntary context switches: losses of the core."""
-    read_bytes: int | None
-    """Bytes read from storage; None where the kernel denies access."""
-    written_bytes: int | None
-    descriptors: int | None
-    """Open descriptors."""
-    threads: int
-    queued_s: float | None = None
-    """Time in which its threads were runnable and waited for a core; None: unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostCounters:
-    """The kernel's counters of the host."""
-
-    received_bytes: int
-    """Bytes received on all network interfaces, including loopback."""
-    sent_bytes: int
-    disk_read_bytes: int
-    """Bytes read from all disks; partitions and layers above disks do not count again."""
-    disk_written_bytes: int
-    load: float
-    """Load average over one minute."""
-
-
-@dataclass(frozen=True, slots=True)
-class Throttling:
-    """The counters of one control group with a CPU quota."""
-
-    quota_cpus: float
-    """CPU time that the group may use per time, in CPUs."""
-    periods: int
-    """Periods in which the quota was used up (``nr_throttled``)."""
-    withheld_s: float
-    """Time in which its threads had to wait, summed over CPUs; counted when a wait ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class CounterReading:
-    """All counters at one instant."""
-
-    at_s: float
-    """On a monotonic clock."""
-    processes: Mapping[int, ProcessCounters]
-    """By process id, without processes that have ended."""
-    host: HostCounters
-    behind: Mapping[int, ProcessCounters] = field(default_factory=dict)
-    """Processes of the backend, by the ids on its own host."""
-    throttling: Mapping[str, Throttling] = field(default_factory=dict)
-    """Counters of the CPU quotas above these processes, by control group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +37,8 @@ class ProcessUsage:
     queued_s: float | None = None
     """Time runnable and waiting for a core; None: unknown, as in older records."""
     foreign_s: float | None = None
-    """Lower bound for the part in which the core ran other work; None: unknown."""
+    """Time for which something else ran on the server's cores while it had to wait
+    (``tuner.measurement.foreign``); None: unknown, or another group."""
 
     @property
     def cpu_s(self) -> float:
@@ -139,16 +78,20 @@ def between(
     """Return the resource use between two readings.
 
     Args:
-        groups: known process ids of ``server``, ``backend`` and ``generator``. All use of a process
-            that is missing in the first reading counts.
+        groups: known process ids of ``server``, ``backend`` and ``generator``; those that came
+            from a process of the first two are included. All use of a process that is missing in
+            the first reading counts.
         loaded_s: time under load between the readings.
     """
+    server = family(after.processes, groups.get("server", ()))
+    generator = tuple(groups.get("generator", ()))
+    used = _used(before.processes, after.processes, server)
     return Resources(
         span_s=after.at_s - before.at_s,
         loaded_s=loaded_s,
-        server=_used(before.processes, after.processes, groups.get("server", ())),
-        backend=_used(before.behind, after.behind, groups.get("backend", ())),
-        generator=_used(before.processes, after.processes, groups.get("generator", ())),
+        server=used and replace(used, foreign_s=foreign_s(before, after, server, generator)),
+        backend=_used(before.behind, after.behind, family(after.behind, groups.get("backend", ()))),
+        generator=_used(before.processes, after.processes, generator),
         received_bytes=after.host.received_bytes - before.host.received_bytes,
         sent_bytes=after.host.sent_bytes - before.host.sent_bytes,
         disk_read_bytes=after.host.disk_read_bytes - before.host.disk_read_bytes,
@@ -227,29 +170,7 @@ def _used(
         descriptors=_total((0, end.descriptors) for end in last),
         threads=sum(end.threads for end in last),
         queued_s=_total((start.queued_s if start else 0.0, end.queued_s) for start, end in ends),
-        foreign_s=_foreign_s(ends),
     )
-
-
-def _foreign_s(ends: Sequence[tuple[ProcessCounters | None, ProcessCounters]]) -> float | None:
-    """Return how long something else ran while one of these processes waited for its core.
-
-    While a process waits, its core runs another process of the group or something else. So the
-    part of the wait beyond the run time of the others in the group is due to other work. A
-    process of several threads may also have waited for itself.
-    """
-    used_s = [
-        end.user_s + end.system_s - (start.user_s + start.system_s if start else 0.0)
-        for start, end in ends
-    ]
-    longest_s = 0.0
-    for (start, end), own_s in zip(ends, used_s, strict=True):
-        before_s = start.queued_s if start else 0.0
-        if end.queued_s is None or before_s is None:
-            return None
-        others_s = sum(used_s) - (own_s if end.threads == 1 else 0.0)
-        longest_s = max(longest_s, end.queued_s - before_s - others_s)
-    return longest_s
 
 
 def _total(ends: Iterable[tuple[_N | None, _N | None]]) -> _N | None:

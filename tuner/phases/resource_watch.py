@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tuner.generators.generator import LoadGenerator, ShowsProcesses, WindowPlan
-from tuner.measurement.resources import CounterReading, Resources, between, part_of
+from tuner.measurement.readings import CounterReading
+from tuner.measurement.resources import Resources, between, part_of
 
 
 class ReadCounters(Protocol):
