@@ -17,15 +17,13 @@ from typing import Protocol
 import click
 
 from tuner.app import server_binary
+from tuner.app.fleet_generators import FleetGenerators, refuse_target_among
 from tuner.app.lent_service import TargetService, services_of
 from tuner.app.undisturbed import undisturbed
 from tuner.errors import DefinitionError, HostError
 from tuner.generators.generator import LoadGenerator
 from tuner.generators.h2load import H2loadGenerator
 from tuner.generators.native import NativeGenerator
-from tuner.generators.share import WHOLE, Share
-from tuner.generators.shared import Member, SharedGenerator
-from tuner.generators.watched import WatchedGenerator
 from tuner.generators.wrk2 import Wrk2Generator
 from tuner.hosts import counters, kernel, local, remote
 from tuner.hosts.ansible import AnsibleDeployer, KernelLoan
@@ -34,7 +32,6 @@ from tuner.hosts.in_place_deployer import owner_of
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.log_end import log_end
 from tuner.hosts.playbooks import Playbooks
-from tuner.hosts.remote_watch import RemoteWatch
 from tuner.hosts.sweep import stop_lab
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.machine.placement import (
@@ -47,7 +44,6 @@ from tuner.machine.placement import (
     place_server,
 )
 from tuner.machine.topology import Topology
-from tuner.measurement.clocks import ClockReading
 from tuner.measurement.instrument import Load
 from tuner.measurement.stalls import StallRule
 from tuner.own.target import THIS_MACHINE, Target
@@ -60,8 +56,6 @@ from tuner.servers.server import Server
 from tuner.space.kernel import KernelState
 
 LOOPBACK = "127.0.0.1"
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""Identity of a running kernel (random(4)), which its containers share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +297,7 @@ class Fleet:
     """
 
     def __init__(self, inventory: Inventory, *, serves: str = "") -> None:
-        _refuse_target_among(inventory)
+        refuse_target_among(inventory)
         self._inventory = inventory
         self._serves = serves
         self._turn: tuple[HostLocks, CoreSplit] | None = None
@@ -314,6 +308,7 @@ class Fleet:
         except BaseException:
             self._connections.close()
             raise
+        self._generators = FleetGenerators(inventory, self._connections, self._facts)
 
     @property
     def host(self) -> HostFacts:
@@ -323,7 +318,7 @@ class Fleet:
     @property
     def generates_there(self) -> bool:
         """Implement ``Premises.generates_there``."""
-        return self._inventory.generator.name == self._inventory.target.name
+        return self._generators.generate_there
 
     @property
     def words(self) -> str:
@@ -358,19 +353,12 @@ class Fleet:
         return replace(split, backend=theirs, backend_apart=True)
 
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
-        """Implement ``Premises.generator_cpus``; of several hosts, CPUs that all have."""
-        layouts = [self._layout(host) for host in self._inventory.generators]
-        apart = not self.generates_there
-        cpus = generator_cpus(layouts[0], cores, apart=apart)
-        common = set(cpus).intersection(*(layout.allowed for layout in layouts))
-        return tuple(cpu for cpu in cpus if cpu in common)
+        """Implement ``Premises.generator_cpus``."""
+        return self._generators.usable_cpus(cores)
 
-    def _generator_cpus_on(self, host: Host, cores: CoreSplit) -> tuple[int, ...]:
-        """Return the CPUs of a generator: those of the first, or each host's by the rules."""
-        first = self._inventory.generator
-        if host == first or cores.generator != place_generator(self._layout(first)):
-            return cores.generator
-        return place_generator(self._layout(host))
+    def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
+        """Implement ``Premises.generator``."""
+        return self._generators.open(load, cores)
 
     def _layout(self, host: Host) -> Topology:
         return self._facts[host.name].host.layout
@@ -381,7 +369,7 @@ class Fleet:
         hosts = self._inventory
         wanted: dict[str, set[int]] = {}
         for host, cpus in (
-            *((host, self._generator_cpus_on(host, cores)) for host in hosts.generators),
+            *((host, self._generators.cpus_on(host, cores)) for host in hosts.generators),
             (hosts.target, cores.server),
             (hosts.backend, cores.backend),
         ):
@@ -414,69 +402,6 @@ class Fleet:
         with _ansible_folder() as work:
             playbooks = Playbooks(work, self._path, self._connections.settings)
             return remote.look(playbooks, self._inventory.target, names)
-
-    def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
-        """Implement ``Premises.generator``."""
-        if load != "native":
-            raise DefinitionError(
-                f"{load} runs on this machine only; leave out --inventory, or use --load native",
-                path="--load",
-            )
-        hosts, rule = self._inventory, StallRule()
-        if self.generates_there:
-            return self._native(hosts.generator, cores)
-        inner: NativeGenerator | SharedGenerator
-        count = len(hosts.generators)
-        if count > 1:
-            crowded = self._crowded(cores)
-            inner = SharedGenerator(
-                [
-                    self._member(host, cores, Share(place, count), crowded)
-                    for place, host in enumerate(hosts.generators)
-                ]
-            )
-        else:
-            inner = self._native(hosts.generator, cores)
-        agent = self._connections.agent(hosts.generator)
-        ticker = [self._facts[hosts.target.name].loadgen, "ticker"]
-        ticker += ["--cpus", ",".join(map(str, cores.server)), "--gap", f"{rule.gap_us:.0f}"]
-        target = self._connections.agent(hosts.target)
-        return WatchedGenerator(inner, RemoteWatch(target, agent, ticker, rule))
-
-    def _crowded(self, cores: CoreSplit) -> frozenset[str]:
-        """Return the generators that share a CPU, since their hosts are of one machine."""
-        users: dict[tuple[bytes, int], list[str]] = {}
-        for host in self._inventory.generators:
-            machine = self._connections.agent(host).read(_BOOT_ID)
-            for cpu in self._generator_cpus_on(host, cores):
-                users.setdefault((machine, cpu), []).append(host.name)
-        return frozenset(name for names in users.values() if names[1:] for name in names)
-
-    def _member(
-        self, host: Host, cores: CoreSplit, share: Share, crowded: Collection[str]
-    ) -> Member:
-        agent = self._connections.agent(host)
-
-        def read_clock() -> ClockReading:
-            return agent.clocks()["monotonic_ns"]
-
-        # Generators that spin on one CPU would keep each other from it for milliseconds.
-        native = self._native(host, cores, share, spins=host.name not in crowded)
-        return Member(host.name, native, read_clock)
-
-    def _native(
-        self, host: Host, cores: CoreSplit, share: Share = WHOLE, *, spins: bool = True
-    ) -> NativeGenerator:
-        there = self._facts[host.name].loadgen
-        place = remote.RemoteGeneratorHost(
-            host,
-            self._connections.agent(host),
-            self._connections.path(host),
-            there,
-            watches_server=host.name == self._inventory.target.name,
-        )
-        own = replace(cores, generator=self._generator_cpus_on(host, cores))
-        return NativeGenerator(Path(there), own, StallRule(), place, share, spins=spins)
 
     @contextlib.contextmanager
     def lab(self, folder: Path, loan: KernelLoan | None) -> Iterator[Lab]:
@@ -572,17 +497,6 @@ class Fleet:
                 playbooks, servers=serving, hosts=measuring, loadgen=binary, program=program
             )
             return dict(remote.read_facts(playbooks, hosts.in_use)) if bare else found
-
-
-def _refuse_target_among(hosts: Inventory) -> None:
-    """Raise DefinitionError if one of several generators is the target."""
-    name = hosts.target.name
-    if hosts.generators[1:] and name in {host.name for host in hosts.generators}:
-        raise DefinitionError(
-            f"{name} is the target and one of several generators, which it would disturb; leave it"
-            " out of the group generators",
-            path="--inventory",
-        )
 
 
 def lab_folder(study: Path) -> Path:

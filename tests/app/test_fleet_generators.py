@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tuner.app.fleet_generators import refuse_target_among
 from tuner.app.fleet_look import _role
-from tuner.app.premises import _refuse_target_among
 from tuner.errors import DefinitionError
 from tuner.hosts.inventory import Host, Inventory
 
@@ -14,10 +14,10 @@ WEB, LOAD1, LOAD2, APP = (Host(name, {}) for name in ("web", "load1", "load2", "
 
 def test_the_target_cannot_be_one_of_several_generators() -> None:
     """Its load would disturb the server; a single generator gets cores apart from it."""
-    _refuse_target_among(Inventory("hosts.yml", (WEB,), (WEB,)))
-    _refuse_target_among(Inventory("hosts.yml", (WEB,), (LOAD1, LOAD2)))
+    refuse_target_among(Inventory("hosts.yml", (WEB,), (WEB,)))
+    refuse_target_among(Inventory("hosts.yml", (WEB,), (LOAD1, LOAD2)))
     with pytest.raises(DefinitionError, match="web is the target and one of several generators"):
-        _refuse_target_among(Inventory("hosts.yml", (WEB,), (LOAD1, WEB)))
+        refuse_target_among(Inventory("hosts.yml", (WEB,), (LOAD1, WEB)))
 
 
 def test_all_generators_are_in_use() -> None:
