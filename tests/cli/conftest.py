@@ -26,7 +26,7 @@ from tuner.definition import study
 from tuner.hosts import counters
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.measurement.window import Measurement
-from tuner.phases import block
+from tuner.phases import repeat
 from tuner.servers import nginx
 from tuner.space.configuration import Value
 from tuner.store.store import Store, sqlite_url
@@ -208,7 +208,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
         monkeypatch.setattr(module, "draw_seed", lambda: 1)
     monkeypatch.setattr(premises, "NativeGenerator", lambda *_: SimulatedGenerator(made))
     monkeypatch.setattr(premises, "AnsibleDeployer", lambda lab, _work, **_: Deployer(made, lab))
-    monkeypatch.setattr(block, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(repeat, "FIRST_PAUSE_S", 0.0)
     return made
 
 

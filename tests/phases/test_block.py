@@ -23,14 +23,12 @@ from tuner.measurement.readings import CounterReading, HostCounters, ProcessCoun
 from tuner.measurement.stalls import Span
 from tuner.measurement.window import Gates, Measurement, RawWindow
 from tuner.phases import block as block_module
-from tuner.phases.block import (
+from tuner.phases.block import Arm, BlockSpec, run_block
+from tuner.phases.repeat import (
     FIRST_PAUSE_S,
     MOST_REPEATS,
-    Arm,
-    BlockSpec,
     InvalidBlockError,
     repeat_until_complete,
-    run_block,
 )
 from tuner.record.model import Block
 from tuner.space.configuration import Configuration, Value

@@ -23,7 +23,8 @@ from tuner.judge.plan import BlockPlan
 from tuner.judge.results import evaluate as evaluate_study
 from tuner.judge.scoring import BASELINE
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.block import Arm, BlockSpec
+from tuner.phases.repeat import repeat_until_complete
 from tuner.phases.seal import sealed
 from tuner.phases.study import Calibrated, StudySpec, run_study, spent_s
 from tuner.record.model import AblationProtocol, Contrast, Phase, Record

@@ -14,7 +14,8 @@ from tuner.judge.load_point import Capacity, StudyLoad, two_digits
 from tuner.judge.plan import CLOSED, FIXED, BlockPlan, Budget, Design, StudyPlan
 from tuner.judge.scoring import BASELINE, counted_windows, differences
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.block import Arm, BlockSpec
+from tuner.phases.repeat import repeat_until_complete
 from tuner.record.model import Block, Calibration
 from tuner.space.configuration import Configuration
 from tuner.stats.margin import NO_MARGIN, Margin

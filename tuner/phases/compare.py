@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from tuner.errors import HostError, InstrumentError
 from tuner.phases.bench import Bench
-from tuner.phases.block import BlockSpec, Drop, keep_all, run_block, wait_out
+from tuner.phases.block import BlockSpec, Drop, keep_all, run_block
+from tuner.phases.repeat import wait_out
 from tuner.record.model import Record
 
 MOST_INVALID = 0.10

@@ -13,10 +13,11 @@ from tuner.judge.scoring import windows_of
 from tuner.measurement.stalls import CYCLES, SPANS
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.block import Arm, BlockSpec
 from tuner.phases.calibrate import measure_capacity, run_aa
 from tuner.phases.compare import PlannedBlocks, run_blocks
 from tuner.phases.probe import OverloadedError, sampling_of, settle
+from tuner.phases.repeat import repeat_until_complete
 from tuner.phases.study import (
     SATURATION_GATES,
     Calibrated,

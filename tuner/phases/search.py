@@ -19,7 +19,8 @@ from tuner.judge.ranking import mean_excess, mean_losses, pooled_all, violates
 from tuner.judge.scoring import BASELINE, block_losses
 from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.block import Arm, BlockSpec
+from tuner.phases.repeat import repeat_until_complete
 from tuner.record.model import Block, Calibration, Record, Trial, TrialOrigin, TrialState
 from tuner.search.dimensions import by_parameter, dimensions_of
 from tuner.search.propose import propose

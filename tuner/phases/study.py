@@ -15,7 +15,6 @@ from tuner.judge.plan import ASSUMED, FIXED, Budget, Design, Sampling, StudyPlan
 from tuner.measurement.stalls import SPANS
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
-from tuner.phases.block import InvalidBlockError
 from tuner.phases.calibrate import (
     calibration,
     limit_point,
@@ -25,6 +24,7 @@ from tuner.phases.calibrate import (
 )
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
 from tuner.phases.probe import OverloadedError, sampling_of, settle
+from tuner.phases.repeat import InvalidBlockError
 from tuner.phases.search import SearchSpec, run_search
 from tuner.record.model import Block, Calibration, Record
 from tuner.search.samplers import SamplerChoice
