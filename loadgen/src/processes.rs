@@ -1,6 +1,7 @@
 //! The processes of instances that are stopped when it is not their turn, and their guardian.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 
 use crate::plan::Plan;
@@ -72,6 +73,8 @@ impl<'a> Processes<'a> {
                 changed = true;
                 match open(pid, false) {
                     Ok(child) => named.push(child),
+                    // It has ended meanwhile.
+                    Err(_) if !fs::exists(format!("/proc/{pid}")).unwrap_or(true) => {}
                     Err(why) => {
                         *found = Err(of(id, &why));
                         break;

@@ -64,7 +64,8 @@ pub fn with_children(pids: &[i32]) -> Vec<i32> {
     while let Some(pid) = found.get(next) {
         let path = format!("/proc/{pid}/task/{pid}/children");
         let children = fs::read_to_string(path).unwrap_or_default();
-        for child in children.split_ascii_whitespace().map_while(|c| c.parse().ok()) {
+        let ids = children.split_ascii_whitespace();
+        for child in ids.map_while(|id| id.parse().ok()) {
             if !found.contains(&child) {
                 found.push(child);
             }

@@ -41,7 +41,7 @@ def throttling(pids: Iterable[int], root: str = "/") -> dict[str, dict[str, floa
         root: folder that holds ``proc`` and ``sys``; another one in tests.
 
     Returns:
-        The fields of ``tuner.measurement.resources.Throttling`` by the path of the group.
+        The fields of ``tuner.measurement.readings.Throttling`` by the path of the group.
     """
     found: dict[str, dict[str, float]] = {}
     # Processes of one server are usually in one group.
