@@ -163,10 +163,13 @@ def test_changes_of_speed_average_over_the_slices_of_a_block() -> None:
     assert sigma_from_speed([], 10.0) == 0.0
 
 
-def test_the_estimate_is_a_lower_bound_in_words() -> None:
-    """Stalls and speeds show a part of the noise; the ways out are no more certain."""
-    speeds = [CoreSpeed(0, 1.0, 0.02)]
-    found = from_stalls(both(5.0, 0.02), speeds=speeds)
+def test_an_estimate_is_a_lower_bound_unless_stalls_make_the_most_of_it() -> None:
+    """The noise of a quiet host and changes of speed are the least; that of stalls is cautious."""
+    steady, changing = from_stalls(both(0.5, 0.0)), [CoreSpeed(0, 1.0, 0.02)]
+    stalled = from_stalls(both(5.0, 0.2))
+    found = from_stalls(both(5.0, 0.02), speeds=changing)
     assert found.effect > from_stalls(both(5.0, 0.02)).effect
+    assert [each.is_least for each in (steady, stalled, found)] == [True, False, True]
     assert found.words.startswith(f"not less than {found.effect:.0%} in 10 min: ")
     assert "about" not in found.words
+    assert stalled.words.startswith(f"about {stalled.effect:.0%} in 10 min: ")

@@ -6,7 +6,7 @@ margin, with a probability of 80 % (`tuner.stats.power`, `tuner.stats.verdict`).
 
 The noise σ_d, the standard deviation of a block's difference between identical instances, is
 measured if possible. If only stalls and the speed of the host's cores were watched, `from_stalls`
-estimates a lower bound (docs/instrument.md describes the source of the estimate and its accuracy).
+estimates it (docs/instrument.md describes the source of the estimate and its accuracy).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Claimable:
     degrees_of_freedom: int = AA_DEGREES
     """Degrees of freedom of the noise as the study estimates it."""
     is_least: bool = False
-    """Whether ``sigma_d`` lacks the parts of the noise that only a server under load shows."""
+    """Whether ``sigma_d`` is a lower bound, without what only a server under load shows."""
 
     @property
     def grade(self) -> Grade:
@@ -142,7 +142,7 @@ def claimable(
 def from_stalls(
     cores: Iterable[CoreStalls], goals: Goals = P99, speeds: Sequence[CoreSpeed] = ()
 ) -> Claimable:
-    """Estimate the least that a study could claim on a host with these stalls and speeds.
+    """Estimate what a study could claim on a host with these stalls and speeds.
 
     Args:
         cores: stalls of the cores of server and generator.
@@ -150,11 +150,11 @@ def from_stalls(
         speeds: changes of the speed of the server's cores, if they were measured.
     """
     plan = plan_blocks(goals, USUAL_RATE_PER_S, STUDY_S).confirm
-    sigma_d = math.hypot(
-        sigma_from_stalls(touched_share(cores)),
-        sigma_from_speed(speeds, plan.rounds * plan.window_s),
-    )
-    return replace(claimable(sigma_d, goals=goals), is_least=True)
+    of_stalls = sigma_from_stalls(touched_share(cores))
+    least = math.hypot(_QUIET_SIGMA, sigma_from_speed(speeds, plan.rounds * plan.window_s))
+    found = claimable(math.hypot(of_stalls, least), goals=goals)
+    # The part of the stalls is a cautious estimate, the others are lower bounds.
+    return replace(found, is_least=of_stalls <= least)
 
 
 def _longer(found: Claimable) -> str:
@@ -261,11 +261,10 @@ def touched_share(cores: Iterable[CoreStalls]) -> float:
 
 
 def sigma_from_stalls(touched: float) -> float:
-    """Return an estimate of σ_d from the share of requests that stalls touch.
+    """Return the part of σ_d that comes from the share of requests that stalls touch.
 
-    σ_d is about a quarter of that share, since the arms meet the same stalls in slices: good to a
-    factor of two or three
-    (docs/instrument.md#what-the-noise-of-a-host-allows), and for a server without noise of its own.
-    A garbage collector adds noise on any host.
+    It is about a quarter of that share, since the arms meet the same stalls in slices: a cautious
+    estimate, good to a factor of two or three
+    (docs/instrument.md#what-the-noise-of-a-host-allows).
     """
-    return math.hypot(_QUIET_SIGMA, _SIGMA_PER_TOUCHED * touched)
+    return _SIGMA_PER_TOUCHED * touched
