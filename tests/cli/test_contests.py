@@ -337,7 +337,7 @@ def test_both_is_the_former_name_of_all_servers(tuner: Tuner) -> None:
         for server in ([], ["--server", "all"], ["--server", "both"])
     ]
     for plan in plans:
-        assert {arm["server"] for arm in plan["arms"]} == {"nginx", "caddy"}
+        assert {each["server"] for each in plan["plans"]} == {"nginx", "caddy"}
     assert "both" not in tuner("run", "--help").out
     refused = tuner("run", "https-proxy-500", "--server", "both", "--resume")
     assert "nothing in studies/" in refused.err, "it is the default, as without the option"

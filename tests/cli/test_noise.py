@@ -89,7 +89,7 @@ def test_the_quick_doctor_says_what_the_stalls_let_claim(
 def test_the_quick_doctor_times_the_servers_core(
     tuner: Tuner, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A core that is sometimes half as fast is no quiet one, even if it never stalls."""
+    """A core that is sometimes half as fast makes noise, even if it never stalls."""
     watch(0.0, 0.0)
     steady = noise_row(tuner, "--quick")
     speed = CoreSpeed(1, 0.7, 0.02)

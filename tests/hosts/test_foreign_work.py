@@ -41,13 +41,13 @@ def serve():
 
 if sys.argv[3:]:
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-threads = [threading.Thread(target=serve, daemon=True) for _ in range(8)]
+threads = [threading.Thread(target=serve, daemon=True) for _ in range(3)]
 for thread in threads:
     thread.start()
 print(flush=True)
 input()
 begin.set()
-while time.process_time() < 0.2 or threading.active_count() > 9:
+while time.process_time() < 0.2 or threading.active_count() > 4:
     time.sleep(0.001)
 print(flush=True)
 input()
@@ -101,12 +101,12 @@ def test_threads_that_wait_for_each_other_have_the_core_alone() -> None:
     with started(LOOP):
         found, waits = foreign_share("lasting", "alone")
     assert waits > 1
-    assert found < 0.2
+    assert found < 0.1
 
 
 @pytest.mark.parametrize("kind", ["lasting", "ending"])
 def test_a_loop_on_the_core_of_a_threaded_server_is_found(kind: str) -> None:
-    """It has an equal part of the core; threads of the server that have ended change nothing."""
+    """The loop has a part of the core, as each thread; threads that have ended change nothing."""
     with started(LOOP):
         found, _ = foreign_share(kind)
-    assert found > 0.25
+    assert found > 0.12

@@ -150,7 +150,7 @@ def test_a_change_of_speed_is_that_from_slice_to_slice() -> None:
 
 
 def test_changes_of_speed_average_over_the_slices_of_a_block() -> None:
-    """Simulated: the p99 of M/M/1 in the slices of two arms, whose service times vary by 3 %."""
+    """Simulated: the p99 of M/M/1 in slices of two arms, with service times that vary by 3 %."""
     slices, s, load = 480, 0.03, 0.7
     times = np.exp(rng(7).normal(0, s, (2_000, 2, slices)))
     # Percentiles of the time in the system, which is exponential: S/(1 - ρ) each.

@@ -372,7 +372,7 @@ def _figures(found: Claimable) -> dict[str, float]:
 
 
 def _of_cores(cores: Iterable[CoreStalls], speeds: Iterable[CoreSpeed] = ()) -> list[DoctorRow]:
-    every = (*cores, *speeds)
+    every: tuple[CoreStalls | CoreSpeed, ...] = (*cores, *speeds)
     return [DoctorRow("", _OK, f"core {core.cpu}: {core.words}") for core in every]
 
 

@@ -74,7 +74,7 @@ class Claimable:
     degrees_of_freedom: int = AA_DEGREES
     """Degrees of freedom of the noise as the study estimates it."""
     is_least: bool = False
-    """Whether ``sigma_d`` is a lower bound, without what only a server under load shows."""
+    """True if ``sigma_d`` is a lower bound, without what only a server under load shows."""
 
     @property
     def grade(self) -> Grade:
