@@ -57,17 +57,20 @@ impl CpuTime {
 
 /// Return these processes and those that they have started, and these in turn.
 ///
-/// Servers start processes from their main thread. A kernel without CONFIG_PROC_CHILDREN shows none.
+/// A kernel without CONFIG_PROC_CHILDREN shows none.
 pub fn with_children(pids: &[i32]) -> Vec<i32> {
     let mut found = pids.to_vec();
     let mut next = 0;
     while let Some(pid) = found.get(next) {
-        let path = format!("/proc/{pid}/task/{pid}/children");
-        let children = fs::read_to_string(path).unwrap_or_default();
-        let ids = children.split_ascii_whitespace();
-        for child in ids.map_while(|id| id.parse().ok()) {
-            if !found.contains(&child) {
-                found.push(child);
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+        // Each thread has the children that it has started itself.
+        for task in tasks.into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            let ids = children.split_ascii_whitespace();
+            for child in ids.map_while(|id| id.parse().ok()) {
+                if !found.contains(&child) {
+                    found.push(child);
+                }
             }
         }
         next += 1;

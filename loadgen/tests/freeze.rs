@@ -31,7 +31,6 @@ impl Server {
     fn start(kind: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "freeze::serve", "--ignored", "--nocapture"])
-            .arg("--test-threads=1")
             .env(KIND, kind)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -88,7 +87,6 @@ fn serve() {
     };
     println!("\naddress {}", server.address);
     let mut children = Vec::new();
-    // With one thread for tests this is the main thread, which starts processes in servers.
     for word in std::io::stdin().lines().map_while(Result::ok) {
         if word == "start" {
             children.push(Command::new("sleep").arg("60").spawn().unwrap());
