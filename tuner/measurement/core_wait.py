@@ -34,8 +34,8 @@ def reason(window: Measurement) -> str:
     if not waited_s:
         return ""
     return (
-        f"something else ran on the server's cores for {waited_s * 1e3:.0f} ms, and the server had"
-        " to wait"
+        f"something else ran on the server's cores for {waited_s * 1e3:.0f} ms, and the server may"
+        " have waited for it"
     )
 
 
@@ -47,6 +47,6 @@ def warning(windows: Iterable[Measurement]) -> str:
         return ""
     return (
         f"in {len(waits_s)} of {len(every)} windows something else ran on the server's cores, for"
-        f" up to {max(waits_s) * 1e3:.0f} ms, and the server had to wait; keep it off these cores,"
-        " or measure when it has ended"
+        f" up to {max(waits_s) * 1e3:.0f} ms, and the server may have waited for it; keep it off"
+        " these cores, or measure when it has ended"
     )

@@ -27,7 +27,7 @@ def foreign_s(
     server: Iterable[int],
     generator: Collection[int] = (),
 ) -> float | None:
-    """Return how long something else ran on the server's cores, while the server had to wait.
+    """Return how long something else ran on the server's cores, and the server may have waited.
 
     If each process of the server has one thread, this is the longest wait of a process beyond the
     CPU time of the others that may run on its CPUs: a lower bound. Otherwise it is the time that

@@ -37,7 +37,7 @@ class ProcessUsage:
     queued_s: float | None = None
     """Time runnable and waiting for a core; None: unknown, as in older records."""
     foreign_s: float | None = None
-    """Time for which something else ran on the server's cores while it had to wait
+    """Time for which something else ran on the server's cores, and it may have waited
     (``tuner.measurement.foreign``); None: unknown, or another group."""
 
     @property
