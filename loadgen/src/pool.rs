@@ -97,7 +97,9 @@ pub struct Target {
 }
 
 /// The connections to one instance, or to several that are measured in turn. Each has as many.
+/// Aligned so that the pools of two threads, which are neighbours, share no cache line.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Pool {
     /// The instances, in the order of the window's arms.
     pub targets: Vec<Target>,

@@ -9,8 +9,10 @@ use crate::sys;
 /// Interval at which the loop shows the guardian that it lives.
 const ALIVE_NS: u64 = 250_000_000;
 
-/// The instances that one loop still has requests of, for the loop that stops them.
+/// The instances that one loop still has requests of, for the loop that stops them. Aligned so that
+/// no two loops write to one pair of cache lines.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Outstanding {
     /// End of the slice that it knows of.
     pub turn: AtomicU64,
