@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from benchmarks import accuracy, closed_loop, finding, frugality, options, overhead, stalls
+from benchmarks import (
+    accuracy,
+    closed_loop,
+    finding,
+    frugality,
+    many_cores,
+    options,
+    overhead,
+    stalls,
+)
 from benchmarks.lab import open_lab, setting
 
 
@@ -30,6 +39,11 @@ def main(chosen: options.Options, study: Path | None) -> None:
             except click.ClickException as error:
                 # The findings of the others took minutes and must not be lost.
                 click.echo(f"({title}: {error.message})")
+    click.secho("\nMany cores", bold=True)
+    try:
+        found += many_cores.run(chosen)
+    except click.ClickException as error:
+        click.echo(f"(Many cores: {error.message})")
     click.secho("\nOverhead of the Python side", bold=True)
     found += overhead.run(chosen, study)
     click.secho(f"\nSummary: medians of ratios within a run, with their range\n{where}", bold=True)

@@ -15,3 +15,4 @@ mod turns;
 
 pub use counts::{Book, Counts};
 pub use crew::{Arm, AskStart, Interrupted, Raw, Settings, run};
+pub use ledger::{Agenda, Ledger, Next};
