@@ -16,13 +16,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.table import WINDOW, Row, Table, Window
+from benchmarks.table import WINDOW, Row, Table, Window, load
 from tuner.space.configuration import Configuration, Value
-from tuner.space.space import Parameter, Space
+from tuner.space.space import Parameter, Space, load_space
+from tuner.workload.workload import load_workload
 
 FloatArray = NDArray[np.float64]
 
@@ -181,6 +183,26 @@ class World:
         share, name = self._point(values)
         alike = names == np.array(name, dtype=object)
         return np.asarray(np.where(alike, np.abs(shares - np.array(share)), 1.0).sum(axis=1))
+
+
+def draw(rng: np.random.Generator, values: FloatArray) -> float:
+    """Return one of the values."""
+    return float(values[rng.integers(len(values))])
+
+
+def world_of(path: Path) -> World:
+    """Return the world of a recorded table."""
+    table = load(path)
+    connections = load_workload(table.workload).connections
+    space = load_space(
+        f"nginx/{table.workload}",
+        server_cores=1,
+        connections=connections,
+        memory_bytes=8 << 30,
+        server_version=(1, 22, 1),
+        modules=(),
+    )
+    return World(table, space)
 
 
 def by_deployment(row: Row) -> list[list[Window]]:

@@ -20,8 +20,11 @@ import click
 import optuna
 
 from benchmarks import finding
-from benchmarks.efficiency import FIRST_SEED, WITHIN, ours, world_of
+from benchmarks.efficiency import FIRST_SEED
 from benchmarks.finding import Finding
+from benchmarks.goal import WITHIN
+from benchmarks.own_search import ours
+from benchmarks.replay import world_of
 
 TABLE = Path(__file__).parent / "data" / "proxy.json"
 TIME_S = 240.0

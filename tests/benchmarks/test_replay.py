@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.efficiency import world_of
+from benchmarks.replay import world_of
 from benchmarks.short_search import TABLE
 
 
