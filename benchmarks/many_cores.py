@@ -90,6 +90,12 @@ def claims(rounds: list[Round]) -> list[Finding]:
             aim=at_most(CLAIM_AIM),
         ),
         _ratio(
+            "claim: time of the shared line at 1,000,000/s on 16 cores, at most",
+            rounds,
+            line_share,
+            aim=at_most(1.0),
+        ),
+        _ratio(
             "claim and record: two cores / alone",
             rounds,
             lambda r: _to_alone(r, "books_ns", "two"),
@@ -111,6 +117,15 @@ def bound_ns(one: Round) -> float:
     request and its claim, and the line is handed on one by one.
     """
     return float(one["claim_ns"]["alone"] + THREADS * one["transfer_ns"])
+
+
+def line_share(one: Round) -> float:
+    """Return the share of time in which the line travels, if all threads take it for each request.
+
+    They would have to be idle, all of them, and try to claim each request. Above 1 the shared
+    schedule could be the limit.
+    """
+    return float(THREADS * one["transfer_ns"] * RATE_PER_S / 1e9)
 
 
 def _to_alone(one: Round, what: str, case: str) -> float:

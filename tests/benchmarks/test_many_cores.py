@@ -31,6 +31,8 @@ def test_the_bound_of_a_claim_is_a_line_that_all_sixteen_cores_take() -> None:
     share = found["claim: bound for 16 cores / a request's 16 µs"]
     assert share == pytest.approx(810 / 16_000)
     assert found["claim: two cores / alone"] == pytest.approx(4.0)
+    # A million times a second, sixteen times 50 ns.
+    assert many_cores.line_share(CLAIMS) == pytest.approx(0.8)
 
 
 def test_a_ticker_among_many_has_its_part_of_what_they_take() -> None:
