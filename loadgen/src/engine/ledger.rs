@@ -24,10 +24,9 @@ const MAX_CLOSED: f64 = 64e6;
 /// Requests after which a loop no longer looks which instances they are for.
 const MANY: usize = 64;
 
-/// A number that all threads write to, in a pair of cache lines of its own: whatever is next to it
-/// would leave a core's cache with each write by another core. A pair, because processors fetch two
-/// lines at once (Intel 64 and IA-32 Architectures Optimization Reference Manual, spatial
-/// prefetcher).
+/// A number that all threads write to, in a pair of cache lines of its own: its neighbours would
+/// leave a core's cache with each write by another core. A pair, because processors fetch two lines
+/// at once (Intel 64 and IA-32 Architectures Optimization Reference Manual, spatial prefetcher).
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart(AtomicUsize);
