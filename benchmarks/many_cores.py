@@ -189,11 +189,11 @@ def tickers(rounds: list[Round]) -> list[Finding]:
 def gaps(rounds: list[Round]) -> list[Finding]:
     """Return the work between windows and the memory, at 1,000,000 requests/s."""
     found = []
-    for title, of in (
-        ("alone", lambda one: one["alone"][0]),
-        ("two in slices", lambda one: one["slices"]),
+    for title, windows in (
+        ("alone", [one["alone"][0] for one in rounds]),
+        ("two in slices", [one["slices"] for one in rounds]),
     ):
-        shares = [_gap_s(of(one)) for one in rounds]
+        shares = [_gap_s(window) for window in windows]
         found.append(median_of(f"gap / window at 1,000,000/s, {title}", shares))
     twice = [_gap_s(one["alone"][1]) / _gap_s(one["alone"][0]) for one in rounds]
     found.append(median_of("gap by request: window of 2 s / of 1 s", twice))

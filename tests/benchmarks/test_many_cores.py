@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks import many_cores
+from benchmarks.finding import Finding
 
 CASES = {"alone": 10.0, "two": 40.0, "sixteen": 50.0, "apart": 10.0}
 PACED = {"late_p50_ns": 80, "late_p99_ns": 400, "lost": 0.25}
@@ -18,7 +19,7 @@ CLAIMS: dict[str, Any] = {
 }
 
 
-def values(findings: list[many_cores.Finding]) -> dict[str, float]:
+def values(findings: list[Finding]) -> dict[str, float]:
     """Return the value of each question."""
     return {one.question: one.value for one in findings}
 
