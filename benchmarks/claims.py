@@ -37,8 +37,9 @@ from tuner.judge.plan import CLOSED
 from tuner.judge.results import evaluate
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.block import Arm, BlockSpec
 from tuner.phases.confirm import freeze, run_confirmation
+from tuner.phases.repeat import repeat_until_complete
 from tuner.phases.study import Calibrated, calibrate
 from tuner.space.configuration import Configuration
 from tuner.stats.verdict import Verdict, VerdictKind

@@ -38,8 +38,9 @@ from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.block import Arm, BlockSpec
 from tuner.phases.calibrate import measure_capacity
+from tuner.phases.repeat import repeat_until_complete
 from tuner.phases.study import SATURATION_GATES, probe_load
 from tuner.record.model import Block
 from tuner.search.dimensions import suggest

@@ -58,11 +58,12 @@ def orders() -> Iterator[int]:
     """The port of a server behind that gives the answer of the workload ``proxy``."""
     backend = load_workload("proxy").backend
     assert backend is not None
+    answer = (backend.content_type, backend.body)
 
     class Orders(Echo):
         """Answers every request alike."""
 
-        fixed = (backend.content_type, backend.body)
+        fixed = answer
 
     with serving(Orders) as port:
         yield port
