@@ -8,8 +8,8 @@ import pytest
 
 from tuner.errors import DefinitionError
 from tuner.lint.apache_rules import lint, lint_file
-from tuner.lint.apache_tree import read
 from tuner.lint.finding import Finding, LintFacts
+from tuner.own.apache.tree import read
 from tuner.own.server import OwnOptions
 
 HERE = LintFacts(version=(2, 4, 62), cores=4, somaxconn=4096)

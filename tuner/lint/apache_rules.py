@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from tuner.lint.apache_tree import ApacheDirective, ApacheTree, read
 from tuner.lint.finding import Finding, LintFacts, LintRule, Measurable
+from tuner.own.apache.tree import ApacheDirective, ApacheTree, read
 from tuner.own.server import OwnConfiguration, OwnOptions
 
 _DOCS = "https://httpd.apache.org/docs/2.4/"

@@ -5,14 +5,15 @@ https://httpd.apache.org/docs/2.4/configuring.html
 
 from __future__ import annotations
 
+import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import DefinitionError
+from tuner.own.files import HERE, Files
 from tuner.reading.apache_text import ApacheLine, lines
-from tuner.reading.inputs import CONFIGURATION_BYTES, read_input_text
 
 _MOST_FILES = 1000
 _DEEPEST = 20
@@ -62,6 +63,9 @@ class ApacheTree:
     directives: tuple[ApacheDirective, ...]
     modules: frozenset[str]
     """Modules that it loads, without ``mod_``."""
+    texts: Mapping[str, str]
+    """Text of each file that it is read from, by path; bytes that are not UTF-8 as lone
+    surrogates."""
 
     def of(self, *names: str) -> Iterator[ApacheDirective]:
         """Yield the directives of these names, in lower case."""
@@ -72,7 +76,7 @@ class ApacheTree:
         return next((each for each in reversed(self.directives) if each.name in names), None)
 
 
-def read(path: str) -> ApacheTree:
+def read(path: str, files: Files = HERE) -> ApacheTree:
     """Read a configuration with all its includes.
 
     Conditions on modules hold for those that the configuration loads, and on names for those that
@@ -81,36 +85,39 @@ def read(path: str) -> ApacheTree:
     Raises:
         DefinitionError: a file cannot be read, or a section does not end; with its line.
     """
-    reading = _Reading(Path(path).absolute())
+    reading = _Reading(str(Path(path).absolute()), files)
     reading.read(reading.main, ())
-    return ApacheTree(path, tuple(reading.found), frozenset(reading.modules))
+    return ApacheTree(path, tuple(reading.found), frozenset(reading.modules), reading.texts)
 
 
 class _Reading:
     """The state of Apache's reader."""
 
-    def __init__(self, main: Path) -> None:
+    def __init__(self, main: str, files: Files) -> None:
         self.main = main
         self.found: list[ApacheDirective] = []
         self.modules: set[str] = set()
-        self._root = main.parent
+        self.texts: dict[str, str] = {}
+        self._files = files
+        self._root = Path(main).parent
         self._defined: dict[str, str] = {}
-        self._files = self._depth = 0
+        self._count = self._depth = 0
 
-    def read(self, path: Path, within: tuple[tuple[str, ...], ...]) -> None:
+    def read(self, path: str, within: tuple[tuple[str, ...], ...]) -> None:
         """Read a file inside these sections."""
-        self._files += 1
-        if self._files > _MOST_FILES or self._depth > _DEEPEST:
+        self._count += 1
+        if self._count > _MOST_FILES or self._depth > _DEEPEST:
             message = f"includes more than {_MOST_FILES} files, or deeper than {_DEEPEST} of them"
-            raise DefinitionError(message, path=str(self.main))
+            raise DefinitionError(message, path=self.main)
         self._depth += 1
+        text = self._text(path)
         open_sections: list[tuple[ApacheLine, bool]] = []
         around = within
-        for line in lines(read_input_text(path, CONFIGURATION_BYTES)):
+        for line in lines(text):
             if line.kind == "</":
                 if not open_sections or open_sections[-1][0].name != line.name:
                     message = f"</{line.words[0]}> ends no section"
-                    raise DefinitionError(message, path=str(path), line=line.number)
+                    raise DefinitionError(message, path=path, line=line.number)
                 head, applies = open_sections.pop()
                 if applies and not _is_condition(head):
                     around = around[:-1]
@@ -122,7 +129,7 @@ class _Reading:
             if not applies or _is_condition(line):
                 continue
             words = tuple(_VARIABLE.sub(self._value, word) for word in line.words)
-            self.found.append(ApacheDirective(str(path), line.number, words, around))
+            self.found.append(ApacheDirective(path, line.number, words, around))
             if line.kind == "<":
                 around = (*around, words)
             else:
@@ -130,8 +137,18 @@ class _Reading:
         if open_sections:
             head = open_sections[-1][0]
             message = f"<{head.words[0]}> does not end"
-            raise DefinitionError(message, path=str(path), line=head.number)
+            raise DefinitionError(message, path=path, line=head.number)
         self._depth -= 1
+
+    def _text(self, path: str) -> str:
+        if path not in self.texts:
+            try:
+                content = self._files.read(path)
+            except OSError as error:
+                message = f"cannot be read: {error.strerror}"
+                raise DefinitionError(message, path=path) from None
+            self.texts[path] = content.decode("utf-8", "surrogateescape")
+        return self.texts[path]
 
     def _value(self, variable: re.Match[str]) -> str:
         return self._defined.get(variable[1], variable[0])
@@ -165,24 +182,25 @@ class _Reading:
             case _:
                 pass
 
-    def _included(self, directive: ApacheDirective) -> list[Path]:
+    def _included(self, directive: ApacheDirective) -> list[str]:
         pattern = directive.words[1]
         if "${" in pattern:
             return []
-        found = self._expanded(self._root / pattern)
-        if not found and directive.name == "include" and not re.search(r"[*?\[]", pattern):
-            message = f"Include {pattern}: no such file"
-            raise DefinitionError(message, path=directive.file, line=directive.line)
-        return found
+        path = str(self._root / pattern)
+        found = self._files.matches(path)
+        if not glob.has_magic(path):
+            # A name is matched only if it is a file's; of a folder all files below it are read.
+            found = found or self._below(path)
+            if not found and directive.name == "include":
+                message = f"Include {pattern}: no such file"
+                raise DefinitionError(message, path=directive.file, line=directive.line)
+            return found
+        return [file for match in found for file in self._below(match) or [match]]
 
-    def _expanded(self, pattern: Path) -> list[Path]:
-        """Return the files of a pattern in order; of a folder all files below it."""
-        parts = pattern.relative_to(pattern.anchor)
-        matches = sorted(Path(pattern.anchor).glob(str(parts))) if str(parts) != "." else []
-        files: list[Path] = []
-        for match in matches:
-            files += sorted(match.rglob("*")) if match.is_dir() else [match]
-        return [each for each in files if not each.is_dir()]
+    def _below(self, folder: str) -> list[str]:
+        """Return the files below a folder in order; none for a file."""
+        inside = self._files.matches(f"{glob.escape(folder)}/*")
+        return [file for path in inside for file in self._below(path) or [path]]
 
 
 def _is_condition(line: ApacheLine) -> bool:
