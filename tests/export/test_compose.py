@@ -61,18 +61,27 @@ def test_what_caddy_reads_from_its_environment_is_given_to_it(study: StudyResult
     assert yaml.safe_load(text)["services"]["server"]["env_file"] == ["./server/caddy.env"]
 
 
-def test_the_file_lies_where_the_image_reads_it(study: StudyResult) -> None:
-    """HAProxy's image has it in another folder than the packages."""
-    server = replace(study.record.server, name="haproxy")
+@pytest.mark.parametrize(
+    ("name", "file", "path"),
+    [
+        ("haproxy", "haproxy.cfg", "/usr/local/etc/haproxy/haproxy.cfg"),
+        ("apache", "apache2.conf", "/usr/local/apache2/conf/httpd.conf"),
+    ],
+)
+def test_the_file_lies_where_the_image_reads_it(
+    study: StudyResult, name: str, file: str, path: str
+) -> None:
+    """The images of HAProxy and Apache have it in another folder than the packages."""
+    server = replace(study.record.server, name=name)
     configurations = {
-        digest: replace(known, file_name="haproxy.cfg")
+        digest: replace(known, file_name=file)
         for digest, known in study.record.configurations.items()
     }
     record = replace(study.record, server=server, configurations=configurations)
     text = compose(replace(study, record=record))["compose.yaml"]
     assert isinstance(text, str)
     (volume,) = yaml.safe_load(text)["services"]["server"]["volumes"]
-    assert volume == "./server/haproxy.cfg:/usr/local/etc/haproxy/haproxy.cfg:ro"
+    assert volume == f"./server/{file}:{path}:ro"
 
 
 def test_an_option_of_the_command_line_reaches_the_container(study: StudyResult) -> None:
@@ -92,10 +101,12 @@ def test_an_option_of_the_command_line_reaches_the_container(study: StudyResult)
     assert found["command"][-1].endswith("$${CONCURRENCY:+--concurrency $$CONCURRENCY}")
 
 
-def test_compose_takes_the_file(study: StudyResult, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["nginx", "envoy"])
+def test_compose_takes_the_file(study: StudyResult, tmp_path: Path, name: str) -> None:
     """Without a variable set, and with the load among the services, by Compose's own reading."""
     tool = _compose_command()
-    write_files(tmp_path, compose(study))
+    server = replace(study.record.server, name=name)
+    write_files(tmp_path, compose(replace(study, record=replace(study.record, server=server))))
     environment = {k: v for k, v in os.environ.items() if k != "TUNER_LOADGEN"}
     run = partial(subprocess.run, cwd=tmp_path, env=environment, capture_output=True, text=True)
     done = run([*tool, "config", "--services"], check=False)

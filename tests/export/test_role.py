@@ -69,14 +69,15 @@ def test_every_file_says_where_it_comes_from(study: StudyResult, caddy: StudyRes
 
 
 def test_a_server_that_cannot_reload_is_restarted(study: StudyResult, caddy: StudyResult) -> None:
-    """Envoy reads its file only when it starts; the others keep their connections."""
-    record = replace(study.record, server=replace(study.record.server, name="envoy"))
-    text = role(replace(study, record=record))
-    handlers = yaml.safe_load(text["tuned_envoy/handlers/main.yml"])
-    assert handlers[0]["ansible.builtin.service"]["state"] == "restarted"
-    tasks = yaml.safe_load(text["tuned_envoy/tasks/main.yml"])
-    assert tasks[0]["notify"] == handlers[0]["name"]
-    assert "restarts `envoy`" in text["tuned_envoy/README.md"]
+    """Envoy reads its file only when it starts, Apache not all of it; the others reload."""
+    for name, unit in {"envoy": "envoy", "apache": "apache2"}.items():
+        record = replace(study.record, server=replace(study.record.server, name=name))
+        text = role(replace(study, record=record))
+        handlers = yaml.safe_load(text[f"tuned_{name}/handlers/main.yml"])
+        assert handlers[0]["ansible.builtin.service"]["state"] == "restarted"
+        tasks = yaml.safe_load(text[f"tuned_{name}/tasks/main.yml"])
+        assert tasks[0]["notify"] == handlers[0]["name"]
+        assert f"restarts `{unit}`" in text[f"tuned_{name}/README.md"]
     (first, *_) = yaml.safe_load(role(caddy)["tuned_caddy/handlers/main.yml"])
     assert first["ansible.builtin.service"]["state"] == "reloaded"
 

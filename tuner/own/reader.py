@@ -1,7 +1,8 @@
 """The port: how the configurations of one kind of server are read, in a lab and on hosts.
 
 A module ``tuner.own.NAME.reader`` is an adapter: its names are the protocol's. A server that has
-none is tuned from its template only.
+none is tuned from its template only. With a module ``tuner.own.NAME.service`` in its place, which
+has the names of ``ServiceReader``, the result is applied to the own files of hosts all the same.
 """
 
 from __future__ import annotations
@@ -99,7 +100,38 @@ class Commands:
     """Program of the service; the commands run with its account. Empty: as root."""
 
 
-class Reader(Protocol):
+class ServiceReader(Protocol):
+    """A reader of a host's service, for ``tuner apply``."""
+
+    @property
+    def place(self) -> PlaceFinder | None:
+        """Finder of a lab's parameters in the files of a service; None: they cannot be."""
+        ...
+
+    def read_service(self, main: str, files: Files, home: Callable[[], Home]) -> FoundService:
+        """Return the configuration of a service as it stands.
+
+        Args:
+            main: path of the main file.
+            files: of the host.
+            home: the host as the service's program finds it; asked only where that reads them.
+
+        Raises:
+            DefinitionError: at file and line.
+        """
+        ...
+
+    def commands(self, main: str, *, usual: bool) -> Commands:
+        """Return the commands about the files of a service.
+
+        Args:
+            main: path of the main file.
+            usual: whether that is where the server looks for it by itself.
+        """
+        ...
+
+
+class Reader(ServiceReader, Protocol):
     """A reader of the configurations of one kind of server."""
 
     @property
@@ -115,11 +147,6 @@ class Reader(Protocol):
     @property
     def tunes_in_place(self) -> bool:
         """True if a host's own service can be tuned (``read_in_place``)."""
-        ...
-
-    @property
-    def place(self) -> PlaceFinder | None:
-        """Finder of a lab's parameters in the files of a service; None: they cannot be."""
         ...
 
     def read(
@@ -168,19 +195,6 @@ class Reader(Protocol):
         """
         ...
 
-    def read_service(self, main: str, files: Files, home: Callable[[], Home]) -> FoundService:
-        """Return the configuration of a service as it stands.
-
-        Args:
-            main: path of the main file.
-            files: of the host.
-            home: the host as the service's program finds it; asked only where that reads them.
-
-        Raises:
-            DefinitionError: at file and line.
-        """
-        ...
-
     def log_formats(self, main: str, log: str) -> tuple[LineFormat, ...]:
         """Return the formats of access logs that a configuration defines, those of a log first.
 
@@ -223,14 +237,5 @@ class Reader(Protocol):
 
         Raises:
             DefinitionError: the configuration cannot be read.
-        """
-        ...
-
-    def commands(self, main: str, *, usual: bool) -> Commands:
-        """Return the commands about the files of a service.
-
-        Args:
-            main: path of the main file.
-            usual: whether that is where the server looks for it by itself.
         """
         ...

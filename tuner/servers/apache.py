@@ -33,6 +33,9 @@ usual_place = UsualPlace(
     # https://github.com/docker-library/docs/tree/master/httpd
     "httpd",
     "/usr/local/apache2/conf/httpd.conf",
+    # A reload keeps ThreadLimit, ServerLimit and the sockets
+    # (https://httpd.apache.org/docs/2.4/mod/mpm_common.html).
+    reloads=False,
     named=("apache2*.conf", "httpd*.conf"),
 )
 file_name = usual_place.file

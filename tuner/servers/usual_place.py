@@ -26,7 +26,7 @@ class UsualPlace:
     environment: str = ""
     """Exported file of variables for its process; empty without one."""
     reloads: bool = True
-    """False if it reads a changed file only when it starts."""
+    """False if only a start takes over all that a changed file may say."""
     image_command: tuple[str, ...] = ()
     """Command of the container for a process with variables of ``environment``; empty: the
     image's own."""
