@@ -249,6 +249,27 @@ def test_a_lab_study_of_caddy_is_refused_with_that_command() -> None:
         wanted(given(study), inventory="prod.yml")
 
 
+@pytest.mark.parametrize("kind", ["better", "equivalent"])
+def test_a_server_without_places_is_refused_with_the_command_for_a_role(kind: str) -> None:
+    """Which exports what apply would have set, also where the verdict was accepted by name."""
+    study = lab_study(kind)
+    server = replace(study.record.server, name="envoy")
+    study = replace(study, record=replace(study.record, server=server))
+    accepted = None if kind == "better" else kind
+    option = " --candidate" if accepted else ""
+    with pytest.raises(DefinitionError, match=rf"own envoy.yaml; .*--format role{option}$"):
+        wanted(given(study, accepted), inventory="prod.yml")
+
+
+def test_a_setting_that_a_reload_does_not_take_over_needs_a_restart() -> None:
+    """Otherwise the host would be probed with its old value."""
+    there = FakeHost({MAIN: TEXT, SITE: PROXY})
+    assert plan(there, lab_study()).change.how == "reload"
+    found = plan(there, lab_study(tuned={**BEFORE, "worker_processes": 2}))
+    assert found.change.how == "restart"
+    assert "web: then restart of nginx" in found.words
+
+
 # --- a real server -----------------------------------------------------------------------------
 
 

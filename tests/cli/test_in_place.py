@@ -32,8 +32,8 @@ def test_without_the_words_it_is_refused(tuner: Tuner, given: tuple[str, ...]) -
     [
         ((), "name both hosts with --inventory hosts.yml"),
         (
-            ("--inventory", "hosts.yml", "--server", "nghttpx"),
-            "supports nginx and caddy",
+            ("--inventory", "hosts.yml", "--server", "apache"),
+            "supports nginx and caddy, not yet apache; leave it out to tune in the lab, with a",
         ),
         (("--inventory", "hosts.yml", "--workload", "static"), "`site: own`"),
         (("--inventory", "hosts.yml", "--layer", "kernel"), "--layer: the kernel's settings"),
@@ -49,6 +49,14 @@ def test_what_does_not_go_with_it_is_refused(
     done = tuner("optimize", "--workload", "page.yaml", "--in-place", WORDS, *options)
     assert done.code == 2
     assert words in done.err
+
+
+def test_a_server_whose_files_are_not_read_needs_a_workload_with_content(tuner: Tuner) -> None:
+    """Without the option too; the advice is no option that is refused next."""
+    Path("page.yaml").write_text(WORKLOAD)
+    done = tuner("optimize", "--workload", "page.yaml", "--server", "apache")
+    assert done.code == 2
+    assert "does not read the configuration of apache yet; name a workload that" in done.err
 
 
 def test_several_workers_have_no_common_baseline_in_place(tuner: Tuner) -> None:

@@ -28,7 +28,11 @@ import yaml
 from tests.fleet.leftovers import CGROUP, bed_folder, pids_in, quietly, sweep
 
 SUITE = "trixie"
-PACKAGES = ("nginx", "openssh-server", "python3", "iproute2", "procps", "sudo", "ca-certificates")
+COMMON = ("openssh-server", "python3", "iproute2", "procps", "sudo", "ca-certificates")
+"""Packages of every host."""
+PACKAGES = ("nginx", *COMMON)
+OTHERS = ("apache2", "haproxy", *COMMON)
+"""Packages of a host with other servers than Nginx."""
 SYSTEMD = ("systemd", "systemd-sysv", "dbus")
 """Further packages of a host with systemd as process 1."""
 CACHE = Path(os.environ.get("TUNER_BED", "/var/tmp/tuner-bed"))  # noqa: S108 - root's, mode 0700
@@ -166,6 +170,7 @@ class BedHost:
     services: tuple[str, ...] = ()
     systemd: bool = False
     """True if systemd is its process 1, which starts what Debian's packages enabled."""
+    packages: tuple[str, ...] = PACKAGES
     clock_ahead_s: int = 0
     """Its monotonic clock minus ours (time_namespaces(7)), which they share if this is 0."""
     process: subprocess.Popen[bytes] | None = None
@@ -178,7 +183,7 @@ class BedHost:
     @property
     def base(self) -> Path:
         """The root that it started from."""
-        return base_root((*PACKAGES, *SYSTEMD) if self.systemd else PACKAGES)
+        return base_root((*self.packages, *SYSTEMD) if self.systemd else self.packages)
 
     @property
     def group(self) -> Path:
@@ -304,6 +309,7 @@ def bed(
     services: Mapping[str, tuple[str, ...]] | None = None,
     sizes: Mapping[str, str] | None = None,
     systemd: Sequence[str] = (),
+    packages: Mapping[str, tuple[str, ...]] | None = None,
     cpus: Mapping[str, str] | None = None,
     clocks: Mapping[str, int] | None = None,
 ) -> Iterator[Bed]:
@@ -316,6 +322,7 @@ def bed(
         services: what a host starts when it is switched on.
         sizes: how large a host's disk is (``64m``), where that matters.
         systemd: hosts whose process 1 is systemd; ``services`` are then those of the packages.
+        packages: Debian's packages of a host, where they are not those with Nginx.
         cpus: the CPUs of a host (``0-1``), where they are not the generators' (the first) or the
             others' (the last).
         clocks: seconds by which a host's monotonic clock is ahead of ours.
@@ -346,6 +353,7 @@ def bed(
                 (cpus or {}).get(name, str(first if generates else last)),
                 (services or {}).get(name, ()),
                 systemd=name in systemd,
+                packages=(packages or {}).get(name, PACKAGES),
                 clock_ahead_s=(clocks or {}).get(name, 0),
             )
             _plug_in(host, bridge, stack, (sizes or {}).get(name, "50%"))

@@ -1,7 +1,7 @@
-"""Web servers as the own service of a host: Debian's Nginx, and Caddy as its package sets it up.
+"""Web servers as the own service of a host, as Debian's packages or their own set them up.
 
-The bed has no package of Caddy, so the fixture installs its program, its files and a unit (an init
-script without systemd).
+The bed has no package of Caddy and of Envoy, so the fixture installs their programs, files and
+units (for Caddy an init script without systemd).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fleet.bed import BedHost, until
-from tuner.servers import caddy
+from tuner.servers import caddy, envoy
 from tuner.servers.ground import LIVE_PATH
 
 GUARD = "var/lib/tuner"
 """Where a host keeps its own files while they are another's, below its root."""
-OF_SERVICES = (GUARD, "var/lib/nginx", "var/lib/caddy")
+OF_SERVICES = (GUARD, "var/lib/nginx", "var/lib/caddy", "var/lib/apache2", "var/lib/haproxy")
 """Below these, files are the guard's or of a running service."""
 PAGE = "/page.html"
 PATIENCE_S = 120.0
@@ -218,4 +218,160 @@ NGINX = Service(
 )
 CADDY = Service(
     "caddy", CADDYFILE, PORT, "shop.test", "# known to the service alone", _caddy, _running
+)
+
+
+APPLICATION = 8080
+"""Port of what a proxy passes requests on to: that of an export."""
+HAPROXY_CFG = f"""\
+# Kept as it is.
+global
+	stats socket /run/haproxy/admin.sock mode 660 level admin
+	user haproxy
+	group haproxy
+	nbthread 2
+
+defaults
+	mode http
+	timeout connect 5s
+	timeout client 50s   # ours
+	timeout server 50s
+
+frontend www
+	bind *:80
+	default_backend application
+
+backend application
+	server one 127.0.0.1:{APPLICATION}
+"""
+ENVOY_YAML = f"""\
+# Kept as it is.
+static_resources:
+  listeners:
+    - address: {{socket_address: {{address: 0.0.0.0, port_value: 80}}}}
+      filter_chains:
+        - filters:
+            - name: envoy.filters.network.http_connection_manager
+              typed_config:
+                "@type": type.googleapis.com/envoy.extensions.filters.network.\
+http_connection_manager.v3.HttpConnectionManager
+                stat_prefix: www
+                route_config:
+                  virtual_hosts:
+                    - name: all
+                      domains: ["*"]
+                      routes: [{{match: {{prefix: /}}, route: {{cluster: application}}}}]
+                http_filters:
+                  - name: envoy.filters.http.router
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+  clusters:
+    - name: application
+      type: STATIC
+      load_assignment:
+        cluster_name: application
+        endpoints:
+          - lb_endpoints:
+              - endpoint:
+                  address:
+                    socket_address: {{address: 127.0.0.1, port_value: {APPLICATION}}}
+"""
+# Envoy's project has no unit; this is what the comment in its export asks for. The memory of a hot
+# restart would be this machine's.
+ENVOY_UNIT = """\
+[Unit]
+Description=Envoy
+After=network.target
+
+[Service]
+Environment=CONCURRENCY=1
+ExecStart=/usr/bin/envoy --disable-hot-restart -c /etc/envoy/envoy.yaml --concurrency ${CONCURRENCY}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _application(host: BedHost) -> None:
+    """Put an application behind a proxy."""
+    page = host.root / f"srv/application{PAGE}"
+    page.parent.mkdir(parents=True)
+    page.write_text("a page\n" * 100)
+    started = ("systemd-run", "--unit=application", "python3", "-m", "http.server")
+    host.run(*started, str(APPLICATION), "--directory=/srv/application", "--protocol=HTTP/1.1")
+
+
+def _only(host: BedHost, service: str) -> None:
+    """Let one of the installed servers have the port."""
+    others = [name for name in ("apache2", "haproxy") if name != service]
+    host.run("systemctl", "disable", "--now", *others)
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "reset-failed")
+    host.run("systemctl", "enable", service)
+    host.run("systemctl", "restart", service)
+
+
+def _apache(host: BedHost) -> None:
+    """Debian's."""
+    (host.root / f"var/www/html{PAGE}").write_text("a page\n" * 100)
+    _only(host, "apache2")
+
+
+def _haproxy(host: BedHost) -> None:
+    """Debian's, with a file of its own."""
+    (host.root / "etc/haproxy/haproxy.cfg").write_text(HAPROXY_CFG)
+    _application(host)
+    _only(host, "haproxy")
+
+
+def _envoy(host: BedHost) -> None:
+    shutil.copy(envoy.detect().binary, host.root / "usr/bin/envoy")
+    (host.root / "etc/envoy").mkdir()
+    (host.root / "etc/envoy/envoy.yaml").write_text(ENVOY_YAML)
+    (host.root / "etc/systemd/system/envoy.service").write_text(ENVOY_UNIT)
+    _application(host)
+    _only(host, "envoy")
+
+
+def _threads(host: BedHost) -> str:
+    """Return the number of threads of Apache's processes, once they have all started.
+
+    The first process has one, and serves nothing.
+    """
+    counts: list[set[str]] = [set()]
+
+    def are_there() -> bool:
+        counts.append({*host.run("ps", "-C", "apache2", "-o", "nlwp=").split()} - {"1"})
+        return len(counts[-1]) == 1 and counts[-1] == counts[-2]
+
+    until("Apache's threads", are_there, PATIENCE_S)
+    return counts[-1].pop()
+
+
+def _shown(host: BedHost) -> str:
+    """Return the settings that HAProxy reports on its stats socket."""
+    asked = (
+        "import socket\n"
+        "with socket.socket(socket.AF_UNIX) as found:\n"
+        "    found.connect('/run/haproxy/admin.sock')\n"
+        "    found.sendall(b'show info\\n')\n"
+        "    print(found.makefile().read())\n"
+    )
+    rows = host.run("python3", "-c", asked).splitlines()
+    return " ".join(row for row in rows if row.startswith(("Nbthread", "Tainted")))
+
+
+def _started(host: BedHost) -> str:
+    """Return the command line of Envoy's process."""
+    return host.run("ps", "-C", "envoy", "-o", "args=").strip()
+
+
+APACHE = Service(
+    "apache", "/etc/apache2/apache2.conf", 80, "localhost", "AccessFileName", _apache, _threads
+)
+HAPROXY = Service(
+    "haproxy", "/etc/haproxy/haproxy.cfg", 80, "localhost", "# ours", _haproxy, _shown
+)
+ENVOY = Service(
+    "envoy", "/etc/envoy/envoy.yaml", 80, "localhost", "# Kept as it is.", _envoy, _started
 )

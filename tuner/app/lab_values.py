@@ -9,7 +9,7 @@ from tuner.app.recommended import Recommended
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.own.bound import BoundSpace
-from tuner.own.catalog import READERS
+from tuner.own.catalog import SERVICES
 from tuner.own.reader import FoundService, Placed
 from tuner.own.service import sent
 from tuner.record.changes import changes_of
@@ -29,7 +29,12 @@ class LabSettings:
     space: Space
     workload: Workload
     remedy: str
-    """Command that tunes a host's own files instead."""
+    """Advice that does without these places, as part of a sentence."""
+
+    @property
+    def needs_restart(self) -> bool:
+        """True if a running server keeps the old value of a setting when it reloads its files."""
+        return any(self.space.parameter(name).apply == "restart" for name in self.wanted)
 
 
 def lab_settings(given: Recommended, remedy: str) -> LabSettings:
@@ -68,7 +73,7 @@ def plan_of_lab(settings: LabSettings, found: FoundService, server_name: str = "
     Raises:
         UnfitError: a setting has no place in them.
     """
-    place = READERS[settings.space.server].place
+    place = SERVICES[settings.space.server].place
     assert place is not None  # noqa: S101 - ``planning.wanted`` refuses servers without
     try:
         placed = place(
@@ -81,7 +86,7 @@ def plan_of_lab(settings: LabSettings, found: FoundService, server_name: str = "
         _refuse_unplaced(settings, placed.bound, found.main)
         texts = _texts(settings, placed, found)
     except DefinitionError as error:
-        raise UnfitError(f"{error}; tune its own files instead: {settings.remedy}") from error
+        raise UnfitError(f"{error}; {settings.remedy}") from error
     return ChangePlan(found, texts, "", _notes(settings, placed.bound))
 
 

@@ -41,6 +41,13 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
     if workload.speaks_grpc:
         _check_grpc(definition, workload)
     if not definition.config:
+        if workload.own_site and definition.server not in READERS:
+            raise DefinitionError(
+                f"workload {workload.name!r} requests files of your own server, and tuner does not"
+                f" read the configuration of {definition.server} yet; name a workload that brings"
+                " its content, such as --workload static or proxy",
+                path="--workload",
+            )
         if workload.own_site:
             usual = catalog.server(definition.server).usual_place.path
             raise DefinitionError(
@@ -80,7 +87,9 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
     able = [name for name, reader in READERS.items() if reader.tunes_in_place]
     if definition.server not in able:
         raise DefinitionError(
-            f"supports {' and '.join(able)}, not yet {definition.server}", path="--in-place"
+            f"supports {' and '.join(able)}, not yet {definition.server}; leave it out to tune in"
+            " the lab, with a workload that brings its content, such as --workload static or proxy",
+            path="--in-place",
         )
     if not workload.own_site:
         raise DefinitionError(

@@ -22,11 +22,12 @@ from tuner.app.recommended import Recommended
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.inventory import Host
 from tuner.hosts.service import SERVICE_FOLDER, RunningConfiguration, ServiceChange
-from tuner.own.catalog import READERS
+from tuner.own.catalog import READERS, SERVICES
 from tuner.own.files import Files
 from tuner.own.home import Home
 from tuner.render.systemd import unit_of
 from tuner.servers.catalog import server as server_of
+from tuner.stats.verdict import VerdictKind
 
 
 class Channel(Files, Protocol):
@@ -78,12 +79,16 @@ def wanted(
     """
     record, name = given.record, given.name
     server = record.server.name
-    if server not in READERS:
-        raise DefinitionError(f"{server} is exported only; see `tuner export {name}`", path="NAME")
+    if server not in SERVICES:
+        raise DefinitionError(
+            f"tuner cannot set single values in a host's own {server_of(server).usual_place.file};"
+            f" {_as_role(given)}",
+            path="NAME",
+        )
     definition = record.definition
     config = str(definition.get("config") or "")
     # In place, the study's own file is already there.
-    place, reader = server_of(server).usual_place, READERS[server]
+    place, reader = server_of(server).usual_place, SERVICES[server]
     main = target or place.path
     if definition.get("in_place") and not target and config != main:
         raise DefinitionError(
@@ -96,24 +101,28 @@ def wanted(
         source = tuned_files(given, config, main, place)
     else:
         remedy = (
-            f"tuner optimize --server {server} --config COPY-OF-{main}"
+            f"tune its own files instead: tuner optimize --server {server} --config COPY-OF-{main}"
             f" --workload {definition.get('workload')}, and tuner apply --inventory {inventory}"
             f" --file {main}"
+            if server in READERS
+            else _as_role(given)
         )
         if reader.place is None:
             raise DefinitionError(
                 f"{name!r} is a study of the lab, and tuner cannot set its settings in a host's own"
-                f" {place.file}; tune that file instead: {remedy}",
+                f" {place.file}; {remedy}",
                 path="NAME",
             )
         source = lab_settings(given, remedy)
     commands = reader.commands(main, usual=target is None)
-    service = service or server
+    service = service or place.service
+    restarts = isinstance(source, LabSettings) and source.needs_restart
     change = ServiceChange(
         owner=f"{name} {given.chosen.configuration.digest}",
         service=service,
         files={},
         validate=commands.validate,
+        how="restart" if restarts else "reload",
         live=RunningConfiguration(commands.adapted) if commands.adapted else None,
         program=commands.program,
         unit=unit_of(service, given.chosen.more.get(place.environment, "")),
@@ -121,6 +130,15 @@ def wanted(
         below=str(Path(main).parent) if given.is_own else "/",
     )
     return Wanted(given, main, change, source, server_name)
+
+
+def _as_role(given: Recommended) -> str:
+    """Return the command that exports the whole configuration for hosts, as part of a sentence."""
+    option = "" if given.verdict.kind is VerdictKind.BETTER else " --candidate"
+    return (
+        "to replace a host's whole configuration instead, export a role:"
+        f" tuner export {given.name} --format role{option}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +246,7 @@ def _plan(
             " until its lease expires"
         )
     server = want.given.record.server.name
-    found = READERS[server].read_service(
+    found = SERVICES[server].read_service(
         want.main, there, lambda: home(host, there.which(server) or server)
     )
     if isinstance(want.source, Tuned):

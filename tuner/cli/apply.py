@@ -22,6 +22,7 @@ from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
 from tuner.hosts.inventory import limited, read_inventory
 from tuner.judge.results import evaluate
+from tuner.servers.catalog import server as server_of
 from tuner.store.store import Store
 
 _EPILOG = """
@@ -149,10 +150,10 @@ def command(
     one is refused, unless --limit leaves that one out.
 
     Changes one host after another: probe, back up, replace, validate, reload, probe again. Restarts
-    Caddy instead of reloading it if the environment of its process changes. Restores every changed
-    host, byte for byte, if a server refuses its files, does not run with them, or performs worse
-    than before. The hosts restore themselves if tuner ends before the roll-out does. Use `tuner
-    rollback` to restore them later. The study's record lists all changes.
+    the service instead if a changed setting, or the environment of its process, needs it. Restores
+    every changed host, byte for byte, if a server refuses its files, does not run with them, or
+    performs worse than before. The hosts restore themselves if tuner ends before the roll-out does.
+    Use `tuner rollback` to restore them later. The study's record lists all changes.
     """
     shows_only = diff or check
     if not (yes or shows_only or sys.stdin.isatty()):
@@ -188,7 +189,7 @@ def command(
             return
         if any(plan.is_needed for plan in plans) and not yes:
             click.confirm("apply these changes?", abort=True)
-        program = given.record.server.name
+        program = server_of(given.record.server.name).usual_place.service
         judge = Probes(asked, lambda host: there.agent(host).usage(program))
         _roll_out(there, given, store, judge).run(plans, among[len(chosen) :])
     left = [host.name for host in hosts.targets if host not in chosen]

@@ -1,0 +1,211 @@
+"""Studies of Apache, HAProxy and Envoy on hosts that run them: ``tuner apply``, and the role."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import kept_handlers, run_main, simulate
+from tests.fleet.bed import OTHERS, Bed, BedHost, bed
+from tests.fleet.conftest import skip_without_bed
+from tests.fleet.services import APACHE, ENVOY, HAPROXY, Service, own_files
+from tests.fleet.test_apply_caddy import play, verdict
+from tests.fleet.test_remote import tuner
+from tuner.render.systemd import drop_ins
+from tuner.servers.catalog import server as server_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.fleet, pytest.mark.systemd]
+
+MPM = "/etc/apache2/mods-enabled/mpm_event.conf"
+SITE = "/etc/apache2/sites-enabled/000-default.conf"
+VALUES = {
+    # More threads than Debian's ThreadLimit, which only a restart changes.
+    "apache": ("static", "threads_per_child: 96, max_keep_alive_requests: 5000"),
+    "haproxy": ("proxy", "nbthread: 1, tune_maxaccept: 16, http_reuse: always"),
+    "envoy": ("proxy", "concurrency: 2, idle_timeout: 600s"),
+}
+"""Workload and settings of each study."""
+SERVICES = {"apache": APACHE, "haproxy": HAPROXY, "envoy": ENVOY}
+APPLIED = ("apache", "haproxy")
+
+
+@pytest.fixture(scope="module", params=SERVICES)
+def service(request: pytest.FixtureRequest) -> Service:
+    """Return one of the servers after the other."""
+    return SERVICES[request.param]
+
+
+@pytest.fixture(scope="module")
+def hosts(service: Service) -> Iterator[Bed]:
+    """A host that runs it."""
+    skip_without_bed(systemd=True)
+    with bed({"targets": ["web"]}, systemd=("web",), packages={"web": OTHERS}) as found:
+        service.serve(found["web"])
+        yield found
+
+
+@pytest.fixture(scope="module")
+def study(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a study of the lab, ``mine``."""
+    folder = tmp_path_factory.mktemp("study")
+    workload, values = VALUES[service.server]
+    text = f"space: {service.server}/{workload}\nvalues: {{{values}}}\n"
+    (folder / "values.yaml").write_text(text)
+    given = ("--server", service.server, "--workload", workload, "--name", "mine", "--quiet")
+    short = ("--time", "20s", "--rate", "1000")
+    with pytest.MonkeyPatch.context() as patch, kept_handlers():
+        patch.chdir(folder)
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        simulate(patch)
+        assert run_main(patch, "compare", "stock", "values.yaml", *given, *short) == 0
+    return folder
+
+
+def apply(study: Path, hosts: Bed, *more: str) -> tuple[int, str, str]:
+    """Apply the study; return exit code, output and standard error."""
+    inventory = ("--inventory", str(hosts.inventory))
+    probe = ("--probe", "http://{host}/page.html", "--probes", "20", "--yes")
+    done = tuner(study, "apply", "mine", *inventory, *probe, *verdict(study), *more)
+    return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+
+def text(host: BedHost, path: str) -> str:
+    """Return a file of the host's, through its links."""
+    return host.run("cat", path)
+
+
+@pytest.mark.parametrize("service", APPLIED, indirect=True)
+@pytest.mark.parametrize("option", ["--diff", "--check"])
+def test_what_would_change_is_shown_and_nothing_changes(
+    hosts: Bed, web: BedHost, study: Path, service: Service, option: str
+) -> None:
+    """The host's own server accepts it, in its own files, which stay."""
+    before = web.files()
+    code, out, said = apply(study, hosts, option)
+    assert code == 0, said
+    check = "haproxy -c -f /etc/haproxy/haproxy.cfg" if service is HAPROXY else "apachectl -t"
+    assert (f"web: {check}: accepted there" in out) == (option == "--check")
+    assert "the study was made in the lab" in said
+    how = "restart of apache2" if service is APACHE else "reload of haproxy"
+    assert f"web: then {how}" in out
+    assert web.files() == before
+
+
+@pytest.mark.parametrize("service", ["apache"], indirect=True)
+def test_settings_are_set_in_apaches_own_files(hosts: Bed, web: BedHost, study: Path) -> None:
+    """Where they stand, in Debian's included file too; the processes have them; and back."""
+    before = own_files(web)
+    main, mpm = text(web, APACHE.main), text(web, MPM)
+    code, out, said = apply(study, hosts)
+    assert code == 0, said
+    assert "web: applied" in out
+    changed = "MaxKeepAliveRequests 100", "MaxKeepAliveRequests 5000"
+    assert text(web, APACHE.main) == main.replace(*changed)
+    assert {*text(web, MPM).splitlines()} - {*mpm.splitlines()} == {
+        "ThreadLimit 96",
+        "ThreadsPerChild 96",
+        "MaxRequestWorkers 192",
+        "StartServers 1",
+    }
+    # With those that listen and that start the others.
+    assert APACHE.tells(web) == "98"
+    assert APACHE.ask(web, "/page.html").startswith("200")
+    assert tuner(study, "rollback", "mine", "--inventory", str(hosts.inventory)).returncode == 0
+    assert own_files(web) == before
+
+
+@pytest.mark.parametrize("service", ["apache"], indirect=True)
+def test_a_line_of_a_virtual_host_is_refused(hosts: Bed, web: BedHost, study: Path) -> None:
+    """By file and line, since it would win; with a command that does without such places."""
+    file = web.root / "etc/apache2/sites-available/000-default.conf"
+    before, written = file.read_text(), file.stat().st_mtime_ns
+    line = "\tMaxKeepAliveRequests 7\n"
+    number = 2 + before[: before.index("<VirtualHost")].count("\n")
+    file.write_text(before.replace("<VirtualHost *:80>\n", f"<VirtualHost *:80>\n{line}", 1))
+    try:
+        code, _, said = apply(study, hosts, "--check")
+    finally:
+        file.write_text(before)
+        os.utime(file, ns=(written, written))
+    assert code == 3
+    assert f"max_keep_alive_requests stays as you have it: {SITE}:{number} sets it for" in said
+    assert "tuner export mine --format role" in said
+
+
+@pytest.mark.parametrize("service", ["haproxy"], indirect=True)
+def test_settings_are_set_in_haproxys_own_file(hosts: Bed, web: BedHost, study: Path) -> None:
+    """In the sections of the frontend that answers; the process has them; and back."""
+    before = own_files(web)
+    code, out, said = apply(study, hosts)
+    assert code == 0, said
+    assert "web: applied" in out
+    now = text(web, HAPROXY.main)
+    assert "# ours" in now
+    assert "\tnbthread 1\n" in now
+    assert "\ttune.maxaccept 16\n" in now
+    assert "backend application\n\thttp-reuse always\n" in now
+    assert "Nbthread: 1" in HAPROXY.tells(web)
+    assert HAPROXY.ask(web, "/page.html").startswith("200")
+    assert tuner(study, "rollback", "mine", "--inventory", str(hosts.inventory)).returncode == 0
+    assert own_files(web) == before
+
+
+@pytest.mark.parametrize("service", ["haproxy"], indirect=True)
+@pytest.mark.usefixtures("web")
+def test_a_host_without_a_fitting_frontend_is_refused(hosts: Bed, study: Path) -> None:
+    """With the command that tunes its own file instead."""
+    code, _, said = apply(study, hosts, "--check", "--server-name", "shop")
+    assert code == 3
+    assert "has no frontend 'shop'; it has: www; tune its own files instead: tuner optimize" in said
+
+
+@pytest.mark.parametrize("service", APPLIED, indirect=True)
+@pytest.mark.usefixtures("web")
+def test_a_limit_that_does_not_hold_puts_the_files_back(hosts: Bed, study: Path) -> None:
+    """The host serves with its own files again (the fixture ``web`` compares them)."""
+    code, _, said = apply(study, hosts, "--watch", "p99<1us")
+    assert code == 3
+    assert "rolled back: web" in said
+
+
+@pytest.mark.parametrize("service", ["envoy"], indirect=True)
+def test_envoy_is_refused_at_once_with_the_command_for_a_role(
+    hosts: Bed, web: BedHost, study: Path
+) -> None:
+    """Its file is not changed in place; nothing is asked of the host."""
+    before = web.files()
+    code, _, said = apply(study, hosts, "--diff")
+    assert code == 2
+    option = " --candidate" if verdict(study) else ""
+    assert f"tuner export mine --format role{option}" in said
+    assert web.files() == before
+
+
+def test_the_role_installs_the_whole_configuration(
+    hosts: Bed, web: BedHost, study: Path, service: Service, tmp_path: Path
+) -> None:
+    """Validated there; the process runs with it; once is enough; a copy is the way back."""
+    given = ("--format", "role", "--candidate", "--output", str(tmp_path))
+    done = tuner(study, "export", "mine", *given)
+    assert done.returncode == 0, done.stderr
+    if service is APACHE:
+        # The host's own modules need not be those of the export.
+        assert "changed=0" not in play(hosts, tmp_path, "--check", "--diff")
+    own = text(web, service.main)
+    assert "changed=0" not in play(hosts, tmp_path)
+    service.awaited(web)
+    assert service.own not in text(web, service.main)
+    tells = {"apache": "98", "haproxy": "", "envoy": "--concurrency 2"}[service.server]
+    assert tells in (service.tells(web) if tells else "")
+    assert "changed=0" in play(hosts, tmp_path)
+    path = Path(service.main)
+    (kept,) = (web.root / path.parent.relative_to("/")).glob(f"{path.name}.*")
+    assert kept.read_text() == own
+    web.run("cp", "-p", str(path.parent / kept.name), service.main)
+    kept.unlink()
+    web.run("rm", "-rf", drop_ins(service.server))
+    web.run("systemctl", "daemon-reload")
+    web.run("systemctl", "restart", server_of(service.server).usual_place.service)
