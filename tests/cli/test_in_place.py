@@ -52,7 +52,7 @@ def test_what_does_not_go_with_it_is_refused(
 
 
 def test_a_server_whose_files_are_not_read_needs_a_workload_with_content(tuner: Tuner) -> None:
-    """Without the option too; the advice is no option that is refused next."""
+    """Without the option too; the advice names only what is accepted next."""
     Path("page.yaml").write_text(WORKLOAD)
     done = tuner("optimize", "--workload", "page.yaml", "--server", "apache")
     assert done.code == 2

@@ -229,7 +229,6 @@ global
 	stats socket /run/haproxy/admin.sock mode 660 level admin
 	user haproxy
 	group haproxy
-	nbthread 2
 
 defaults
 	mode http
@@ -348,8 +347,8 @@ def _threads(host: BedHost) -> str:
     return counts[-1].pop()
 
 
-def _shown(host: BedHost) -> str:
-    """Return the settings that HAProxy reports on its stats socket."""
+def haproxy_pid(host: BedHost) -> str:
+    """Return the process of HAProxy that serves: each configuration has one of its own."""
     asked = (
         "import socket\n"
         "with socket.socket(socket.AF_UNIX) as found:\n"
@@ -358,7 +357,12 @@ def _shown(host: BedHost) -> str:
         "    print(found.makefile().read())\n"
     )
     rows = host.run("python3", "-c", asked).splitlines()
-    return " ".join(row for row in rows if row.startswith(("Nbthread", "Tainted")))
+    return next(row for row in rows if row.startswith("Pid: "))
+
+
+def _shown(host: BedHost) -> str:
+    """Return HAProxy's main process, which a reload keeps and a restart replaces by its like."""
+    return host.run("ps", "-C", "haproxy", "-o", "args=").splitlines()[0]
 
 
 def _started(host: BedHost) -> str:

@@ -167,7 +167,7 @@ def test_a_module_that_is_not_loaded_has_no_settings(space: Space) -> None:
 def test_another_kind_of_service_is_refused(
     space: Space, old: str, new: str, options: Mapping[str, str | bool], said: str
 ) -> None:
-    """What was measured is nothing that it does."""
+    """The study measured something else than this service does."""
     texts = {path: text.replace(old, new) for path, text in TEXTS.items()}
     found = read_service(MAIN, FakeHost(texts), lambda: no_home(a_host(), ""))
     name, tls, proxied = (options.get(key) for key in ("server_name", "tls", "proxied"))
@@ -178,7 +178,7 @@ def test_another_kind_of_service_is_refused(
 
 @pytest.mark.integration
 def test_a_real_apache_accepts_what_is_set(tmp_path: Path) -> None:
-    """Of ten random configurations, without a warning that it takes other values."""
+    """Ten random configurations are accepted, without a warning that it takes other values."""
     server = here(apache.name)
     workload = load_workload("https")
     space = bind_space("apache/static", space_facts(local.facts(), server, workload, 2))

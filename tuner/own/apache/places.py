@@ -85,7 +85,7 @@ def number_of(tree: ApacheTree, itself: int, *names: str) -> int:
     """Return the number that a directive has; Apache's own without one.
 
     Raises:
-        UnplaceableError: it is no number, or see ``placed``.
+        UnplaceableError: it has none, or see ``placed``.
     """
     found = placed(tree, *names)
     if found is None:
@@ -133,7 +133,7 @@ class ApacheSetting:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Processes and their threads, whose directives have to fit together.
+    """Processes and their threads, with directives that have to fit together.
 
     ``MaxRequestWorkers`` is that of whole processes. ``ThreadLimit`` and ``ServerLimit`` have to be
     as large, and ``MaxSpareThreads``, or Apache would end what it starts.
