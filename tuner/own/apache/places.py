@@ -179,7 +179,7 @@ class Processes:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionCache:
+class ApacheSessionCache:
     """``SSLSessionCache`` with its size; the place of the cache stays."""
 
     names = ("ssl_session_cache",)

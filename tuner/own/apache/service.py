@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from tuner.errors import DefinitionError
 from tuner.own import bound as bounds
-from tuner.own.apache.places import ApacheEdit, ApacheSetting, Processes, SessionCache, edited
+from tuner.own.apache.places import ApacheEdit, ApacheSessionCache, ApacheSetting, Processes, edited
 from tuner.own.apache.tree import ApacheTree, read
 from tuner.own.bound import BoundGroup, BoundSpace
 from tuner.own.files import Files
@@ -45,7 +45,7 @@ GROUPS: tuple[BoundGroup[ApacheTree, ApacheEdit], ...] = (
     ApacheSetting("h2_copy_files", "H2CopyFiles", "http2"),
     ApacheSetting("h2_tls_warm_up_size", "H2TLSWarmUpSize", "http2"),
     ApacheSetting("h2_tls_cool_down_secs", "H2TLSCoolDownSecs", "http2"),
-    SessionCache(),
+    ApacheSessionCache(),
     ApacheSetting("ssl_session_tickets", "SSLSessionTickets", "ssl"),
     ApacheSetting("proxy_io_buffer_size", "ProxyIOBufferSize", "proxy"),
     ApacheSetting("proxy_add_headers", "ProxyAddHeaders", "proxy"),
