@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tuner
-from tuner.app import signing
+from tuner.app import dashboard_server, signing
 from tuner.judge.results import evaluate
 from tuner.stats.margin import Margin
 from tuner.store.store import Store, open_all, sqlite_url
@@ -53,8 +53,9 @@ def test_a_published_experiment_from_beginning_to_end(
     assert Path("drawn/charts/ratio-p99-20b.svg").is_file()
     assert json.loads(anew.out)["contests"] == json.loads(again.out)["contests"]
     extra = types.ModuleType("optuna_dashboard")
-    monkeypatch.setattr(extra, "run_server", lambda *_, **__: None, raising=False)
+    monkeypatch.setattr(extra, "wsgi", lambda _url: None, raising=False)
     monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
+    monkeypatch.setattr(dashboard_server, "serve", lambda *_: None)
     assert "the studies of the run mine" in tuner("dashboard", "mine").err
 
 

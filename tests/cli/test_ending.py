@@ -455,13 +455,8 @@ def test_a_busy_port_of_the_dashboard_is_said(
     tuner: Tuner, done: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 3, with the address and the option that changes it."""
-
-    def run_server(_url: str, *, host: str, port: int) -> None:
-        with socket.socket() as another:
-            another.bind((host, port))
-
     extra = types.ModuleType("optuna_dashboard")
-    monkeypatch.setattr(extra, "run_server", run_server, raising=False)
+    monkeypatch.setattr(extra, "wsgi", lambda _url: None, raising=False)
     monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
     shutil.copytree(done, "studies/mine")
     with socket.create_server(("127.0.0.1", 0)) as busy:

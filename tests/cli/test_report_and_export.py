@@ -16,6 +16,8 @@ import yaml
 from tests.cli.conftest import SHORT, STUDY, Tuner, written
 from tests.phases.rig import NAME
 from tests.store.workers import begin, simulated, whole, work
+from tuner.app import dashboard_server
+from tuner.app.web_guard import TOKEN_VARIABLE, Token
 from tuner.judge.scoring import mean_loss
 from tuner.store.store import sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
@@ -153,12 +155,33 @@ def test_the_dashboard_is_an_extra(finished: Tuner, monkeypatch: pytest.MonkeyPa
     assert "pip install 'servertune[dashboard]'" in done.err
     opened: list[object] = []
     extra = types.ModuleType("optuna_dashboard")
-    monkeypatch.setattr(
-        extra, "run_server", lambda url, **where: opened.append((url, where)), raising=False
-    )
+    monkeypatch.setattr(extra, "wsgi", lambda url: url, raising=False)
     monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
+    monkeypatch.setattr(dashboard_server, "serve", lambda *served: opened.append(served))
     assert finished("dashboard", "mine", "--port", "9000").code == 0
-    assert opened == [(sqlite_url(STUDY), {"host": "127.0.0.1", "port": 9000})]
+    assert opened == [(sqlite_url(STUDY), "127.0.0.1", 9000, None)]
+
+
+def test_a_dashboard_for_other_machines_has_a_token(
+    finished: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address contains a new token, or names the variable that has the user's own."""
+    tokens: list[Token] = []
+    extra = types.ModuleType("optuna_dashboard")
+    monkeypatch.setattr(extra, "wsgi", lambda url: url, raising=False)
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
+    monkeypatch.setattr(dashboard_server, "serve", lambda *served: tokens.append(served[3]))
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    made = finished("dashboard", "mine", "--host", "192.0.2.1")
+    assert f"http://192.0.2.1:8080/?token={tokens[0].text} " in made.err
+    monkeypatch.setenv(TOKEN_VARIABLE, "of-my-own-choosing")
+    given = finished("dashboard", "mine", "--host", "192.0.2.1")
+    assert tokens[1].text == "of-my-own-choosing"
+    assert "of-my-own-choosing" not in given.err
+    monkeypatch.setenv(TOKEN_VARIABLE, "short")
+    refused = finished("dashboard", "mine", "--host", "192.0.2.1")
+    assert refused.code == 2
+    assert "TUNER_TOKEN must have at least 16 characters" in refused.err
 
 
 def test_the_dashboard_of_several_hosts_shows_their_trials(
@@ -171,11 +194,12 @@ def test_the_dashboard_of_several_hosts_shows_their_trials(
     shown: list[optuna.Study] = []
     extra = types.ModuleType("optuna_dashboard")
 
-    def run_server(opened: optuna.storages.BaseStorage, **_: object) -> None:
+    def wsgi(opened: optuna.storages.BaseStorage) -> None:
         shown.append(optuna.load_study(storage=opened, study_name=NAME))
 
-    monkeypatch.setattr(extra, "run_server", run_server, raising=False)
+    monkeypatch.setattr(extra, "wsgi", wsgi, raising=False)
     monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
+    monkeypatch.setattr(dashboard_server, "serve", lambda *_: None)
     done = tuner("dashboard", NAME, "--storage", storage)
     assert done.code == 0, done.err
     assert "a copy of simulated, with 1 host" in " ".join(done.err.split())

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tuner.app.metrics_server import listen_address, serving
+from tuner.app.metrics_server import check_listen, listen_address, serving
 from tuner.app.progress import TerminalProgress
+from tuner.app.web_guard import TOKEN_VARIABLE, Token, token_for
 from tuner.errors import DefinitionError, HostError
 from tuner.judge.results import StudyResult, evaluate
 from tuner.outputs.live_metrics import live_families, reason_kind
@@ -144,6 +145,38 @@ def test_nothing_but_the_metrics_is_served(path: str, host: str, status: int) ->
     with asking() as connection:
         connection.request("GET", path, headers={"Host": host})
         assert connection.getresponse().status == status
+
+
+def test_another_address_needs_the_token() -> None:
+    """Without it, or with a wrong one, a scrape is refused; Prometheus sends it as a bearer's."""
+    token = Token("0123456789abcdef", given=False)
+    with serving(("127.0.0.1", 0), lambda: "# EOF\n", token) as url:
+        port = int(re.findall(r":(\d+)/", url)[0])
+        found = []
+        for sent in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": token.words()[15:]}):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request("GET", "/metrics", headers=sent)
+            found.append(connection.getresponse().status)
+            connection.close()
+    assert found == [401, 401, 200]
+
+
+def test_only_an_address_beyond_loopback_has_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the user's own or a new one; one that is not usable is refused before a study."""
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    assert token_for("127.0.0.1", "--metrics") is None
+    one, two = (token_for("192.0.2.1", "--metrics") for _ in range(2))
+    assert one is not None
+    assert two is not None
+    assert len(one.text) >= 16
+    assert one.text != two.text
+    assert one.text in one.words()
+    monkeypatch.setenv(TOKEN_VARIABLE, "of-my-own-choosing")
+    assert token_for("192.0.2.1", "--metrics") == Token("of-my-own-choosing", given=True)
+    monkeypatch.setenv(TOKEN_VARIABLE, "with a blank and so on")
+    with pytest.raises(DefinitionError, match="TUNER_TOKEN must have at least 16 characters"):
+        check_listen("192.0.2.1:9464")
+    check_listen("127.0.0.1:0")
 
 
 def test_only_get_is_answered() -> None:

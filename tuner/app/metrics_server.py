@@ -1,21 +1,21 @@
 """The metrics of running studies over HTTP, for ``--metrics``.
 
 A thread waits for scrapes and renders the record only for a scrape, so that it costs nothing
-otherwise. Only ``/metrics`` is served. The Host header must be an address or the name of the
-listener, because a web page could otherwise read the metrics by DNS rebinding.
+otherwise. Only ``/metrics`` is served, and not to everybody (``tuner.app.web_guard``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from tuner.app.progress import RunProgress
+from tuner.app.web_guard import Token, names_listener, token_for
 from tuner.definition.study import StudyDefinition
 from tuner.errors import DefinitionError, HostError, quoted
 from tuner.judge.results import evaluate
@@ -48,11 +48,13 @@ def check_listen(text: str | None) -> None:
     """Raise unless the metrics can be served at an address, before a study is created.
 
     Raises:
-        DefinitionError: the text is not an address.
+        DefinitionError: the text is not an address, or the token is not usable.
         HostError: the address cannot be bound.
     """
     if text is not None:
-        with serving(listen_address(text), str):
+        at = listen_address(text)
+        token_for(at[0], OPTION)
+        with serving(at, str):
             pass
 
 
@@ -110,18 +112,23 @@ def _metrics(
         begun = sorted(records, key=lambda record: record.started_unix_s)
         return render_openmetrics(live_families(list(map(evaluate, begun)), progress.now))
 
-    with serving(listen_address(address), render) as served:
-        progress.note(f"metrics at {served}")
+    at = listen_address(address)
+    token = token_for(at[0], OPTION)
+    with serving(at, render, token) as served:
+        progress.note(f"metrics at {served}" + (f" with {token.words()}" if token else ""))
         yield
 
 
 @contextlib.contextmanager
-def serving(address: tuple[str, int], render: Callable[[], str]) -> Iterator[str]:
+def serving(
+    address: tuple[str, int], render: Callable[[], str], token: Token | None = None
+) -> Iterator[str]:
     """Serve a rendered exposition inside the block; yield its URL.
 
     Args:
         address: host and port; port 0 takes a free one.
         render: called by the thread for each scrape.
+        token: the token that a scrape needs; None for none.
 
     Raises:
         HostError: the address cannot be bound.
@@ -141,7 +148,7 @@ def serving(address: tuple[str, int], render: Callable[[], str]) -> Iterator[str
             """Ignore a client that goes away."""
 
     try:
-        server = Server((host, port), _handler(host, render))
+        server = Server((host, port), _handler(host, render, token))
     except OSError as error:
         raise HostError(
             f"{OPTION}: cannot listen on {host}:{port}: {error.strerror or error}; choose another"
@@ -158,7 +165,9 @@ def serving(address: tuple[str, int], render: Callable[[], str]) -> Iterator[str
         thread.join()
 
 
-def _handler(host: str, render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+def _handler(
+    host: str, render: Callable[[], str], token: Token | None
+) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = _PATIENCE_S
         server_version = "tuner"
@@ -166,8 +175,10 @@ def _handler(host: str, render: Callable[[], str]) -> type[BaseHTTPRequestHandle
 
         def do_GET(self) -> None:
             """Answer a scrape."""
-            if not _allowed(self.headers.get("Host", ""), host):
+            if not names_listener(self.headers.get("Host", ""), host):
                 self._answer(421, "this is the metrics of a study; use its address\n")
+            elif token and not token.is_in(self.headers.get("Authorization", "")):
+                self._answer(401, "this needs the token that tuner printed, or TUNER_TOKEN's\n")
             elif self.path.partition("?")[0] != "/metrics":
                 self._answer(404, "only /metrics is here\n")
             else:
@@ -181,6 +192,8 @@ def _handler(host: str, render: Callable[[], str]) -> type[BaseHTTPRequestHandle
         def _answer(self, code: int, text: str, kind: str = "text/plain; charset=utf-8") -> None:
             body = text.encode()
             self.send_response(code)
+            if code == HTTPStatus.UNAUTHORIZED:
+                self.send_header("WWW-Authenticate", "Bearer")
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -190,13 +203,3 @@ def _handler(host: str, render: Callable[[], str]) -> type[BaseHTTPRequestHandle
             """Print nothing: the terminal shows the study."""
 
     return Handler
-
-
-def _allowed(header: str, host: str) -> bool:
-    """Return whether a Host header is an address, ``localhost`` or the listener's own name."""
-    name = header.rpartition(":")[0] if header.rpartition(":")[2].isdigit() else header
-    name = name.removeprefix("[").removesuffix("]").lower()
-    with contextlib.suppress(ValueError):
-        ipaddress.ip_address(name)
-        return True
-    return name in {"localhost", host.lower()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tuner.app import results
+from tuner.app import dashboard_server, results
 from tuner.app.session import open_store
+from tuner.app.web_guard import token_for
 from tuner.cli import complete, options
 from tuner.errors import DefinitionError, HostError
 from tuner.paths import STUDIES
@@ -25,7 +26,10 @@ Examples:
 @click.argument("name", shell_complete=complete.studies)
 @options.storage
 @click.option(
-    "--host", default="127.0.0.1", metavar="ADDRESS", help="Listen on this address [127.0.0.1]."
+    "--host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="Listen on this address; other than loopback requires a token [127.0.0.1].",
 )
 @click.option(
     "--port", default=8080, type=click.IntRange(1, 65535), help="Listen on this port [8080]."
@@ -35,8 +39,9 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
 
     The study may still run, but use another machine than the one that measures, because the
     dashboard takes CPU time. NAME holds the trials and NAME/blocks the blocks; for a study on
-    several hosts they are a copy of the current state. Requires the extra "dashboard":
-    pip install 'servertune[dashboard]'.
+    several hosts they are a copy of the current state. The printed address opens it; with a --host
+    that other machines reach it contains a token, which the variable TUNER_TOKEN may set. Requires
+    the extra "dashboard": pip install 'servertune[dashboard]'.
     """
     url = storage or sqlite_url(STUDIES / name)
     shown, opened = f"{name} and {name}/blocks", url
@@ -56,9 +61,11 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
             " (or open report.html, which needs no server)",
             path="tuner dashboard",
         ) from error
-    click.echo(f"http://{host}:{port}/ shows {shown}; press Ctrl-C to stop", err=True)
+    token = token_for(host, "--host")
+    url = dashboard_server.address(host, port, token)
+    click.echo(f"{url} shows {shown}; press Ctrl-C to stop", err=True)
     try:
-        optuna_dashboard.run_server(opened, host=host, port=port)
+        dashboard_server.serve(optuna_dashboard.wsgi(opened), host, port, token)
     except OSError as error:
         raise HostError(
             f"the dashboard cannot listen on {host}:{port}: {error.strerror or error}; use another"
