@@ -451,3 +451,37 @@ def test_text_that_is_no_url_is_said(header: Header) -> None:
     """A slip of the keyboard is not a traceback."""
     with pytest.raises(StoreError, match="cannot be opened"):
         Store.create("record.db", header)
+
+
+def test_a_host_that_measures_reads_trials_and_attributes_once(
+    store: Store, reopen: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it writes is in its record as another process reads it, without reading all again."""
+    store.open_block("search", 0, 1, planned("baseline"))
+    store.record()
+    reads: list[str] = []
+    get_trials, user_attrs = optuna.Study.get_trials, optuna.Study.user_attrs.fget
+
+    def counted(study: optuna.Study, *args: Any, **options: Any) -> Any:
+        reads.append(study.study_name)
+        return get_trials(study, *args, **options)
+
+    def counted_attrs(study: optuna.Study) -> Any:
+        reads.append(study.study_name)
+        return user_attrs(study)
+
+    monkeypatch.setattr(optuna.Study, "get_trials", counted)
+    monkeypatch.setattr(optuna.Study, "user_attrs", property(counted_attrs))
+    store.add_configuration(SimulatedHost().describe(HAND), proposed=True)
+    racing, ended = new_trial(store), new_trial(store, "proposed")
+    store.report_loss(ended, 0, -0.1)
+    store.close_trial(ended, "dropped", {0: -0.1}, "slow")
+    store.set_calibration(CALIBRATION)
+    record = store.record()
+    assert NAME not in reads
+    monkeypatch.undo()
+    assert record == reopen().record()
+    assert [(trial.number, trial.state) for trial in record.trials] == [
+        (racing, "racing"),
+        (ended, "dropped"),
+    ]

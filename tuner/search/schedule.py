@@ -32,15 +32,14 @@ def again(trials: Sequence[Trial], slots: int, goals: Goals) -> list[Trial]:
     A trial qualifies while its looks are below the next rung and it is among the best ``KEEP``
     of all trials that have at least the looks of its own rung.
     """
+    better = {rung: _better_part(trials, rung, goals) for rung in RUNGS}
     worthy = []
     for trial in trials:
         looks = len(trial.losses)
         if trial.state != "racing" or looks == 0 or looks >= RUNGS[-1]:
             continue
         rung = max(level for level in RUNGS if level <= looks)
-        rivals = ranked([other for other in trials if len(other.losses) >= rung], goals)
-        places = max(1, round(len(rivals) * KEEP))
-        if trial in rivals[:places] and _informative(trials, rung):
+        if trial.number in better[rung]:
             worthy.append(trial)
     return ranked(worthy, goals)[:slots]
 
@@ -95,6 +94,12 @@ def _doubt(trial: Trial, noise: float) -> float:
     return CAUTION * noise / math.sqrt(len(trial.losses))
 
 
-def _informative(trials: Sequence[Trial], rung: int) -> bool:
-    """Return whether enough trials reached the rung to identify its better part."""
-    return sum(len(trial.losses) >= rung for trial in trials) * KEEP >= 1
+def _better_part(trials: Sequence[Trial], rung: int, goals: Goals) -> set[int]:
+    """Return the numbers of the best ``KEEP`` of all trials with at least this many looks.
+
+    Empty while too few trials reached the rung to identify its better part.
+    """
+    rivals = [trial for trial in trials if len(trial.losses) >= rung]
+    if len(rivals) * KEEP < 1:
+        return set()
+    return {trial.number for trial in ranked(rivals, goals)[: round(len(rivals) * KEEP)]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,13 +52,21 @@ class Header(StudyStart):
 
 
 class SearchFigureCache:
-    """Cache of per-block search figures; those of a finished block are computed once.
+    """Cache of per-block search figures and of configurations, each decoded once.
 
-    The record is read before every block, and finished blocks never change.
+    The record is read before every block; finished blocks and configurations never change.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, Figures] = {}
+        self._configurations: dict[str, ConfigurationRecord] = {}
+
+    def configuration(self, key: str, value: object) -> ConfigurationRecord:
+        """Return the configuration of a study's attribute."""
+        found = self._configurations.get(key)
+        if found is None:
+            found = self._configurations[key] = msgspec.convert(value, ConfigurationRecord)
+        return found
 
     def of(self, blocks: Sequence[Block], goals: Goals) -> list[Block]:
         """Return the blocks of the search, each with its figures."""
@@ -124,7 +132,7 @@ def read_record(
         ended_unix_s=own.ended_unix_s if own else attrs.get("ended_unix_s"),
         baseline=header.baseline,
         configurations={
-            key.removeprefix(CONFIGURATION): msgspec.convert(value, ConfigurationRecord)
+            key.removeprefix(CONFIGURATION): cache.configuration(key, value)
             for key, value in attrs.items()
             if key.startswith(CONFIGURATION)
         },
@@ -204,7 +212,7 @@ def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
     )
 
 
-def read_trials(trials: Sequence[optuna.trial.FrozenTrial]) -> list[Trial]:
+def read_trials(trials: Iterable[optuna.trial.FrozenTrial]) -> list[Trial]:
     """Return the trials of one host alone, without their figures."""
     return [_trial(frozen) for frozen in trials if "digest" in frozen.user_attrs]
 

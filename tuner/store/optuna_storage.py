@@ -85,6 +85,11 @@ class StudyTrials:
         found: int = self._storage.get_trial_id_from_study_id_trial_number(self._study, number)
         return found
 
+    def one(self, number: int) -> optuna.trial.FrozenTrial:
+        """Return one trial, which is not to be changed."""
+        found: optuna.trial.FrozenTrial = self._storage.get_trial(self.id_of(number))
+        return found
+
     def set_attr(self, trial_id: int, key: str, value: object) -> None:
         """Set an attribute of a trial.
 

@@ -2,11 +2,17 @@
 
 A trial of ``NAME`` is a configuration with its losses; a trial of ``NAME/blocks`` is a block with
 its windows as attributes.
+
+The record is read several times a block. A host that measures alone is the record's only writer, by
+the lock of its folder, so once it has begun a block it keeps what it has read: otherwise the trials
+that race and the texts of all configurations would be read each time, and the time of a study would
+grow with the square of its trials.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,9 +21,9 @@ import msgspec
 
 from tuner.judge.scoring import mean_loss
 from tuner.measurement.window import Measurement
-from tuner.record.model import Block, TrialOrigin, TrialState
+from tuner.record.model import Block, Trial, TrialOrigin, TrialState
 from tuner.space.configuration import Configuration, Value
-from tuner.store.decode import read_block
+from tuner.store.decode import read_block, read_trials
 from tuner.store.host_part import WINDOW, BlockEnd, BlockStart
 from tuner.store.optuna_storage import StudyTrials, contains, unless_ended
 
@@ -46,9 +52,43 @@ class SingleHostWriter:
         self._search_trials: dict[int, optuna.Trial] = {}
         self._block_trials: dict[int, optuna.Trial] = {}
         self._finished: dict[int, Block] = {}
+        self._measures = False
+        self._attrs: dict[str, Any] | None = None
+        self._trials: dict[int, Trial] | None = None
+
+    def attrs(self) -> dict[str, Any]:
+        """Return the attributes of the search, which are not to be changed."""
+        if not self._measures:
+            return self._search.user_attrs
+        if self._attrs is None:
+            self._attrs = self._search.user_attrs
+        return self._attrs
+
+    def keep(self, key: str, value: object) -> None:
+        """Set an attribute of the search."""
+        self._search.set_user_attr(key, value)
+        if self._attrs is not None:
+            # As it is read: JSON has no tuples.
+            self._attrs[key] = json.loads(json.dumps(value))
+
+    def trials(self) -> list[Trial]:
+        """Return the trials without their figures, in order."""
+        if self._trials is None:
+            read = read_trials(self._search.get_trials(deepcopy=False))
+            if not self._measures:
+                return read
+            self._trials = {trial.number: trial for trial in read}
+        return list(self._trials.values())
+
+    def _changed(self, number: int) -> None:
+        """Read a trial again that was written to."""
+        if self._trials is not None:
+            for trial in read_trials([self._stored_search.one(number)]):
+                self._trials[number] = trial
 
     def open_block(self, begun: BlockStart) -> int:
         """Begin a block; return its number."""
+        self._measures = True
         trial_id = self._stored_blocks.create(
             {
                 "phase": begun.phase,
@@ -105,7 +145,9 @@ class SingleHostWriter:
             params={name: parameters[name] for name in inside},
             distributions=inside,
         )
-        return _opened(self._search, trial_id, self._search_trials)
+        number = _opened(self._search, trial_id, self._search_trials)
+        self._changed(number)
+        return number
 
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools."""
@@ -145,6 +187,7 @@ class SingleHostWriter:
                 pruned = optuna.trial.TrialState.PRUNED
                 self._search.tell(number, state=pruned, skip_if_finished=True)
         self._search_trials.pop(number, None)
+        self._changed(number)
 
     def blocks(self, trials: Sequence[optuna.trial.FrozenTrial]) -> list[Block]:
         """Return the blocks as plain data; finished ones never change and are read once."""

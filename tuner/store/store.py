@@ -45,7 +45,7 @@ from tuner.record.model import (
     TrialState,
 )
 from tuner.space.configuration import Configuration, Value
-from tuner.store.decode import HOST, Header, SearchFigureCache, read_record, read_trials
+from tuner.store.decode import HOST, Header, SearchFigureCache, read_record
 from tuner.store.host_part import CONFIGURATION, BlockEnd, BlockStart
 from tuner.store.several_hosts import LEASE_S, Sharing, host_of
 from tuner.store.single_host import SingleHostWriter
@@ -106,7 +106,7 @@ class Store:
         self._sharing = Sharing(storage, search, blocks, self._goals)
 
     def _goals(self) -> Goals:
-        return goals_of(self._search.user_attrs["header"]["definition"])
+        return goals_of(self._alone.attrs()["header"]["definition"])
 
     @property
     def _host(self) -> str:
@@ -283,9 +283,7 @@ class Store:
         if self._host and proposed:
             self._sharing.add_text(configuration)
             return
-        self._search.set_user_attr(
-            CONFIGURATION + configuration.digest, msgspec.to_builtins(configuration)
-        )
+        self._alone.keep(CONFIGURATION + configuration.digest, msgspec.to_builtins(configuration))
 
     @writes
     def set_calibration(self, calibration: Calibration) -> None:
@@ -297,7 +295,7 @@ class Store:
         if self._host:
             self._sharing.own.keep(key, value)
         else:
-            self._search.set_user_attr(key, value)
+            self._alone.keep(key, value)
 
     @writes
     def set_protocol(self, protocol: Protocol) -> None:
@@ -306,7 +304,7 @@ class Store:
         Raises:
             StoreError: another protocol is frozen already; it is never replaced.
         """
-        attrs = self._sharing.own.attrs if self._host else self._search.user_attrs
+        attrs = self._sharing.own.attrs if self._host else self._alone.attrs()
         frozen = attrs.get("protocol")
         if frozen is not None and frozen["digest"] != protocol.digest:
             raise StoreError("the confirmation's protocol is frozen already and cannot be replaced")
@@ -315,33 +313,34 @@ class Store:
     @writes
     def set_ablation(self, ablation: AblationProtocol) -> None:
         """Freeze the ablation; it is never replaced."""
-        self._search.set_user_attr("ablation", msgspec.to_builtins(ablation))
+        self._alone.keep("ablation", msgspec.to_builtins(ablation))
 
     @writes
     def set_original(self, original: Original) -> None:
         """Store the confirmation that this study repeats."""
-        self._search.set_user_attr("original", msgspec.to_builtins(original))
+        self._alone.keep("original", msgspec.to_builtins(original))
 
     @writes
     def set_contest(self, contest: Contest) -> None:
         """Store the plan of a contest, before its first block."""
-        self._search.set_user_attr("contest", msgspec.to_builtins(contest))
+        self._alone.keep("contest", msgspec.to_builtins(contest))
 
     @writes
     def add_applied(self, applied: Applied) -> None:
         """Store the changes of a host."""
+        # Another command may have added to it.
         so_far = self._search.user_attrs.get("applied", [])
-        self._search.set_user_attr("applied", [*so_far, msgspec.to_builtins(applied)])
+        self._alone.keep("applied", [*so_far, msgspec.to_builtins(applied)])
 
     @writes
     def set_signed(self, signed: RecordSignatures) -> None:
         """Store the signatures of the record."""
-        self._search.set_user_attr("signed", msgspec.to_builtins(signed))
+        self._alone.keep("signed", msgspec.to_builtins(signed))
 
     @writes
     def set_importance(self, importance: Mapping[str, float]) -> None:
         """Store the importance of the parameters."""
-        self._search.set_user_attr("importance", dict(importance))
+        self._alone.keep("importance", dict(importance))
 
     @writes
     def set_ended(self) -> None:
@@ -503,13 +502,13 @@ class Store:
         return Store(self._storage, self._search, self._blocks, self._clock)
 
     def _read(self) -> Record:
-        attrs = self._search.user_attrs
+        attrs = self._alone.attrs()
         names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
         blocks = self._alone.blocks(self._sharing.look())
         if names:
             read = [self._host] if self._host else names
             return self._sharing.record(attrs, read, blocks, self._cache)
-        trials = read_trials(self._search.get_trials(deepcopy=False))
+        trials = self._alone.trials()
         return read_record(attrs, trials, blocks, "", {}, cache=self._cache)
 
     def importance(
