@@ -19,7 +19,7 @@ STAMPS := $(VENV)/stamps
 # Without the job server of make, whose descriptors only a make of its own inherits.
 CARGO := env --unset=MAKEFLAGS --unset=MFLAGS cargo
 CRATE := --manifest-path loadgen/Cargo.toml --locked
-GENERATOR_SOURCES := $(shell find loadgen -name target -prune -o -type f -print)
+GENERATOR_SOURCES := $(shell find loadgen \( -name target -o -name fuzz \) -prune -o -type f -print)
 
 .PHONY: help
 help: ## List these commands
@@ -138,6 +138,39 @@ fuzz-generator: ## Test the generator's readers with millions of inputs (INPUTS=
 .PHONY: fuzz-records
 fuzz-records: develop ## Test thousands of damaged records of each kind (INPUTS=2000 for each)
 	$(BIN)/python -m tests.record.damages --inputs $(or $(INPUTS),2000)
+
+.PHONY: fuzz-coverage
+fuzz-coverage: ## Test the generator's readers with libFuzzer (ARGS="--seconds 60 hpack"; 10^7 inputs for each)
+	@.ci/require cargo
+	loadgen/fuzz/run $(ARGS)
+
+# In an environment of its own: few need Atheris, and it has no wheel for the newest Python.
+.PHONY: fuzz-python
+fuzz-python: develop ## Test the Python readers with Atheris (ARGS="--seconds 60 log"; 10^7 inputs for each)
+	test -x build/fuzz/bin/python || $(BIN)/python -m venv build/fuzz
+	build/fuzz/bin/python -m pip install --quiet atheris
+	PYTHONPATH=$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])') \
+		build/fuzz/bin/python -m tests.reading.fuzz $(ARGS)
+
+# Miri and the sanitizers are parts of nightly Rust: rustup component add --toolchain nightly miri rust-src
+.PHONY: miri
+miri: ## Test the generator's raw memory with Miri (needs nightly Rust)
+	cargo +nightly miri test $(CRATE) --lib -- sys::memory
+
+# The stable toolchain has the runtime; the variable permits its unstable option.
+.PHONY: sanitize
+sanitize: ## Run the generator's tests with AddressSanitizer
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 \
+		$(CARGO) test $(CRATE) --target $$(rustc -vV | sed -n 's/^host: //p') \
+		--target-dir loadgen/target/sanitize --lib --test function --test fuzz -- --test-threads 2
+
+.PHONY: endurance
+endurance: nginx setup ## Run the generator for minutes or hours (ARGS="--minutes 720 --rate 50000")
+	$(BIN)/python -m benchmarks.endurance $(ARGS)
+
+.PHONY: growth
+growth: setup ## Run a simulated study of 24 hours (ARGS="--trials 10000"; ARGS="--studies 1000")
+	$(BIN)/python -m benchmarks.growth $(ARGS)
 
 .PHONY: campaign
 campaign: develop ## Strike commands with faults on a simulated lab (ARGS="--faults 1000 --seed 1")

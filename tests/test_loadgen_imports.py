@@ -164,3 +164,24 @@ def test_a_circle_between_a_module_and_its_child_is_found() -> None:
         "quic::streams": targets("quic::streams", "use super::Quic;", known),
     }
     assert set(circle(imports)) == known
+
+
+def unsafe_parts(text: str) -> int:
+    """Return the number of unsafe blocks, functions and implementations in Rust source."""
+    return len(re.findall(r"\bunsafe\s*(?:\{|fn\b|impl\b|extern\b|trait\b)", code(text)))
+
+
+def test_unsafe_code_is_counted() -> None:
+    """The table of docs/bounds.md has the number of each module; clippy demands their reasons."""
+    found = {
+        f"`{file.stem}`": unsafe_parts(file.read_text(encoding="utf-8"))
+        for file in SOURCES.glob("sys/*.rs")
+    }
+    page = (SOURCES.parents[1] / "docs" / "bounds.md").read_text(encoding="utf-8")
+    table = {
+        name: int(count)
+        for name, count in re.findall(r"^\| (`\w+`) \| (\d+) \|", page, re.MULTILINE)
+    }
+    assert table == {name: count for name, count in found.items() if count}
+    elsewhere = [file for file in SOURCES.rglob("*.rs") if file.parent.name != "sys"]
+    assert not [file for file in elsewhere if unsafe_parts(file.read_text(encoding="utf-8"))]

@@ -374,6 +374,38 @@ mod tests {
         }
     }
 
+    /// Over twelve hours the instants do not drift: equal gaps stay at their exact places, and a
+    /// Poisson process has as many arrivals in its last hours as in its first ones.
+    #[test]
+    fn twelve_hours_do_not_drift() {
+        const HOURS: u64 = 12;
+        let of = |arrival: &str| {
+            let window = window(serde_json::json!({
+                "rate_per_s": 7.3, "arrival": arrival, "warmup_s": 0.0, "duration_s": HOURS * 3600,
+            }));
+            Schedule::of(&window, None, &Mix::new([1.0])).intended_ns
+        };
+        let constant = of("constant");
+        assert_eq!(constant.len(), 315_360);
+        for (place, ns) in constant.iter().enumerate() {
+            let exact = (place as f64 + 0.5) / 7.3 * 1e9;
+            assert!(
+                (*ns as f64 - exact).abs() <= 1.0,
+                "{place}: {ns}, not {exact}"
+            );
+        }
+        let poisson = of("poisson");
+        for hour in 0..HOURS {
+            let hours = hour * 3600 * SECOND..(hour + 1) * 3600 * SECOND;
+            let found = poisson.iter().filter(|ns| hours.contains(ns)).count() as f64;
+            let expected = 7.3 * 3600.0_f64;
+            assert!(
+                (found - expected).abs() < 5.0 * expected.sqrt(),
+                "hour {hour}: {found}"
+            );
+        }
+    }
+
     /// The equal gaps of several generators, each with its share of the rate and a phase of its own,
     /// interleave to the instants of one generator, to the nanosecond that rounding takes; at one
     /// rate, and on a ramp.

@@ -3,6 +3,8 @@
 //! These modules contain all `unsafe` code of the crate, and no decisions: each function is one or
 //! two system calls, with their error as `io::Error`.
 
+#![allow(unsafe_code)]
+
 mod call;
 mod clock;
 mod epoll;

@@ -1,5 +1,7 @@
 //! The program as its controller sees it: lines in, lines out, exit codes.
 
+#![allow(unsafe_code)]
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,13 +1,19 @@
-//! The two parsers of external input, with inputs that are nearly valid.
+//! The readers of external input, with inputs that are nearly valid, and with all that once failed.
 //!
 //! Each input is made of a number alone, so that a failure is repeated by its number:
-//! `FUZZ_FIRST=n FUZZ_INPUTS=1`. `make fuzz` runs millions of them with overflow checks on.
+//! `FUZZ_FIRST=n FUZZ_INPUTS=1`. `make fuzz` runs millions of them with overflow checks on; `fuzz/`
+//! chooses inputs by coverage.
+
+#[path = "fuzz/checks.rs"]
+mod checks;
+
+use std::path::Path;
 
 use serde_json::{Value, json};
-use tuner_loadgen::http1::{Fault, MAX_HEAD, Parser};
-use tuner_loadgen::plan::{Mode, Plan};
-use tuner_loadgen::prepare;
+use tuner_loadgen::http1::MAX_HEAD;
 use tuner_loadgen::rng::Rng;
+
+use checks::{accepts, parse};
 
 /// Inputs that `cargo test` spends on each.
 const SHORT: u64 = 5_000;
@@ -150,50 +156,6 @@ fn response(rng: &mut Rng) -> Vec<u8> {
     stream
 }
 
-#[derive(Debug, PartialEq)]
-struct Parsed {
-    result: Result<Option<usize>, Fault>,
-    status: u16,
-    body: Vec<u8>,
-    keep_alive: bool,
-    end: Result<(), Fault>,
-}
-
-/// Parse a stream in pieces of the given lengths.
-fn parse(stream: &[u8], head: bool, mut piece: impl FnMut() -> usize) -> Parsed {
-    let mut parser = Parser::new();
-    parser.expect(head);
-    let (mut body, mut at, mut result) = (Vec::new(), 0, Ok(None));
-    while at < stream.len() {
-        let to = (at + piece().max(1)).min(stream.len());
-        match parser.feed(&stream[at..to], |bytes| body.extend_from_slice(bytes)) {
-            Ok(None) => at = to,
-            Ok(Some(used)) => {
-                assert!(used <= to - at, "no more is used than there was");
-                result = Ok(Some(at + used));
-                break;
-            }
-            Err(fault) => {
-                result = Err(fault);
-                break;
-            }
-        }
-    }
-    assert_eq!(parser.length, body.len() as u64);
-    let end = if result == Ok(None) {
-        parser.end()
-    } else {
-        Ok(())
-    };
-    Parsed {
-        result,
-        status: parser.status,
-        body,
-        keep_alive: parser.keep_alive,
-        end,
-    }
-}
-
 /// No response makes the parser panic, and the result does not depend on how the response is cut.
 #[test]
 fn http1_parser() {
@@ -304,35 +266,6 @@ fn change(rng: &mut Rng, at: &mut Value) {
     }
 }
 
-/// Check an accepted plan: all derived values are finite, and nothing is offered beyond the
-/// request.
-fn assert_sound(plan: &Plan) {
-    for request in plan.requests.iter().filter(|r| r.urls_file.is_none()) {
-        let prepared = &prepare::all(std::slice::from_ref(request), "host", "http")[0];
-        let end = prepared.http1.windows(4).position(|w| w == b"\r\n\r\n");
-        let head = &prepared.http1[..end.expect("a head has an end")];
-        let lines = head.iter().filter(|byte| **byte == b'\n').count();
-        assert!(lines <= request.headers.len() + 2, "a value became a line");
-        let length = prepared.http1.len() - head.len() - 4;
-        assert_eq!(length, request.body().map_or(0, |body| body.len()));
-    }
-    for window in &plan.windows {
-        assert!(window.duration_ns() <= 86_400_000_000_000);
-        assert!(window.timeout_ns() > 0 && window.connections > 0);
-        assert!(
-            window
-                .warmup_ns()
-                .checked_add(window.duration_ns())
-                .is_some()
-        );
-        let rated = window.mode == Mode::Closed || window.instants_file.is_some();
-        assert!(rated || !window.pieces().is_empty());
-        for piece in window.pieces() {
-            assert!(piece.for_s > 0.0 && piece.rate_per_s.is_finite());
-        }
-    }
-}
-
 /// No text makes the parser panic; an error is one line; an accepted plan is sound.
 #[test]
 fn plan_reader() {
@@ -348,19 +281,48 @@ fn plan_reader() {
             let times = 1 + below(rng, 3);
             mutate(rng, &mut text, times);
         }
-        match Plan::read(&String::from_utf8_lossy(&text)) {
-            Ok(plan) => {
-                accepted += 1;
-                assert_sound(&plan);
-            }
-            Err(error) => {
-                let words = error.to_string();
-                assert!(
-                    !words.contains(char::is_control) && words.len() > 10,
-                    "{words:?}"
-                );
-            }
-        }
+        accepted += u64::from(accepts(&text));
     });
     println!("plan: {accepted} accepted");
+}
+
+// ---------------------------------------------------------------- every reader
+
+/// The seeds of the coverage-guided fuzzer, changed in a few bytes, break no reader.
+#[test]
+fn changed_seeds() {
+    for (name, check) in checks::ALL {
+        let seeds = files(&format!("fuzz/seeds/{name}"));
+        assert!(!seeds.is_empty(), "{name} has no seeds");
+        fuzz(name, |rng| {
+            let mut input = seeds[below(rng, seeds.len())].clone();
+            let times = below(rng, 6);
+            mutate(rng, &mut input, times);
+            check(&input);
+        });
+    }
+}
+
+/// Inputs on which a check once failed pass it.
+#[test]
+fn inputs_that_once_failed() {
+    for (name, check) in checks::ALL {
+        for input in files(&format!("tests/fuzz/failed/{name}")) {
+            check(&input);
+        }
+    }
+}
+
+/// Return the contents of a folder's files, in the order of their names; none if it is missing.
+fn files(folder: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
 }

@@ -1,6 +1,8 @@
 //! Network faults, in a network namespace: no free ports, lost packets, a host that disappears. The
 //! tests need root; without it they show nothing.
 
+#![allow(unsafe_code)]
+
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 

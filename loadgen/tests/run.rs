@@ -1,5 +1,7 @@
 //! `run`, as engineers use it by hand: wrk2's options in, wrk2's text and a judgement out.
 
+#![allow(unsafe_code)]
+
 use std::process::Command;
 
 use crate::support::{Responder, output_of};

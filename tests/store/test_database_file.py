@@ -102,7 +102,7 @@ def test_what_is_not_there_is_not_made(tmp_path: Path) -> None:
     [
         (lambda path: path.write_bytes(b"nothing of the kind" * 100), "not an SQLite database"),
         (lambda path: path.write_bytes(path.read_bytes()[:100_000]), "damaged|malformed"),
-        (lambda path: os.truncate(path, (512 << 20) + 1), "larger than 512 MiB"),
+        (lambda path: os.truncate(path, (1 << 30) + 1), "larger than 1024 MiB"),
         (
             lambda path: path.write_bytes(
                 path.read_bytes()[:18] + b"\x02\x02" + path.read_bytes()[20:]

@@ -28,12 +28,13 @@ def reason(result: Mapping[str, Any]) -> str:
     Args:
         result: the task's result in Ansible's callbacks.
     """
-    items = [item for item in result.get("results", ()) if _failed(item)]
+    results = result.get("results")
+    items = [item for item in results if _failed(item)] if isinstance(results, list) else []
     if items:
         return "; ".join(dict.fromkeys(map(reason, items)))
     if "censored" in result:
         return "its result is hidden (no_log)"
-    message = _WRAPPERS.sub("", str(result.get("msg", "")).strip())
+    message = _WRAPPERS.sub("", str(result.get("msg") or "").strip())
     if not _EMPTY_WORDS.fullmatch(message):
         return message
     words = [word for word in (_subject(result), _exit(result), _output(result)) if word]

@@ -25,9 +25,10 @@ from tuner.reading.inputs import read_input
 from tuner.record.check import check_record, reading
 from tuner.record.model import SCHEMA_VERSION, Block, Record
 
-MOST_BYTES = 64 << 20
-"""Size limit of a record, compressed or not; ten hours of windows need half of it."""
-MOST_VALUES = 2_000_000
+MOST_BYTES = 256 << 20
+"""Size limit of a record, compressed or not; 24 hours of windows need 200 MB."""
+MOST_VALUES = 12_000_000
+"""Limit for values, each of some 100 bytes of memory; 24 hours of windows have ten million."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -47,12 +48,21 @@ def read_record(path: Path) -> Record:
     """
     where = str(path)
     with reading(where):
-        text = _text_of(read_input(path, MOST_BYTES))
-        data = json.loads(text)
+        return record_of(read_input(path, MOST_BYTES), where)
+
+
+def record_of(content: bytes, where: str) -> Record:
+    """Return the record in the content of a file.
+
+    Raises:
+        StoreError: it is damaged, too large, of another version, or has invalid content.
+    """
+    with reading(where):
+        data = json.loads(_text_of(content))
         found = data.get("schema_version") if isinstance(data, dict) else None
         if found != SCHEMA_VERSION and isinstance(found, int):
             raise StoreError(
-                f"{path}: a record of version {found}; this tuner reads {SCHEMA_VERSION}"
+                f"{where}: a record of version {found}; this tuner reads {SCHEMA_VERSION}"
             )
         record = msgspec.convert(data, Record, str_keys=True)
         check_record(record)

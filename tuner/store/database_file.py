@@ -18,10 +18,11 @@ from urllib.parse import quote
 
 from tuner.record.check import reading
 
-MOST_BYTES = 512 << 20
-"""Size limit of a file; ten hours of windows need a fifth of it."""
-MOST_VALUES = 10_000_000
-"""Limit for JSON values in a file; each takes some 100 bytes of memory."""
+MOST_BYTES = 1 << 30
+"""Size limit of a file; 24 hours of windows need a third of it."""
+MOST_VALUES = 20_000_000
+"""Limit for JSON values in a file, each of some 100 bytes of memory; 24 hours of windows have half
+as many."""
 _LONGEST_VALUE = 64 << 20
 _MAGIC = b"SQLite format 3\0"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")

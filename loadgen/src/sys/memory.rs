@@ -28,7 +28,9 @@ impl<T: Number> Column<T> {
     /// It uses no huge pages, because zeroing one takes 100 µs or more: a stall of the generator's
     /// own.
     pub fn new(length: usize, populate: bool) -> io::Result<Self> {
-        Self::map(length, libc::MAP_PRIVATE | libc::MAP_NORESERVE, populate)
+        // Miri knows no other flags of private mappings.
+        let more = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+        Self::map(length, libc::MAP_PRIVATE | more, populate)
     }
 
     /// Allocate `length` numbers that this process shares with those that it forks.
@@ -82,4 +84,40 @@ impl<T: Number> Drop for Column<T> {
 pub fn page_bytes() -> u64 {
     // SAFETY: takes a number only.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    /// Numbers are zero at first, and several threads may store and load them.
+    #[test]
+    fn threads_share_a_column() {
+        let column = Column::<AtomicU64>::new(1000, true).unwrap();
+        assert!(column.iter().all(|number| number.load(Relaxed) == 0));
+        std::thread::scope(|scope| {
+            for part in 0..4 {
+                let column = &column;
+                scope.spawn(move || {
+                    for place in (part..column.len()).step_by(4) {
+                        column[place].store(place as u64, Relaxed);
+                    }
+                });
+            }
+        });
+        let sum: u64 = column.iter().map(|number| number.load(Relaxed)).sum();
+        assert_eq!(sum, 499_500);
+    }
+
+    /// A column without numbers has a mapping too, and a column may move to another thread.
+    #[test]
+    fn a_column_moves() {
+        assert!(Column::<AtomicU8>::new(0, true).unwrap().is_empty());
+        let column = Column::<AtomicU8>::new(5000, true).unwrap();
+        column[4999].store(7, Relaxed);
+        let last = std::thread::spawn(move || column[4999].load(Relaxed));
+        assert_eq!(last.join().unwrap(), 7);
+    }
 }

@@ -1,0 +1,5 @@
+//! The check `http3` with inputs that libFuzzer chooses by coverage.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tuner_loadgen_fuzz::checks::http3(data));
