@@ -68,6 +68,8 @@ def plan(lab: Lab, minutes: int, rate_per_s: float) -> dict[str, Any]:
     return {
         "version": 1,
         "cpus": list(lab.cores.generator),
+        # A core that spins for hours shows no more, and others may need it.
+        "spin": "off",
         "requests": [{"path": "/", "expect": {"status": 200}}],
         "instances": [{"id": "server", "address": f"127.0.0.1:{lab.port}"}],
         "windows": [{**window, "id": f"m{number}", "seed": number} for number in range(minutes)],

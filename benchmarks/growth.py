@@ -35,6 +35,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
 from tuner.record.file import write_record
 from tuner.record.model import Record
+from tuner.space.configuration import Configuration
 from tuner.space.space import load_space
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, SimulatedDeployer, SimulatedGenerator, SimulatedHost
@@ -195,10 +196,13 @@ def tiled_record(trials: int) -> Record:
     found = [*short.trials]
     blocks = [block for block in short.blocks if block.number <= search[-1].number]
     for copy in range(1, math.ceil(trials / _TILE)):
-        digests = {t.digest: f"{copy:06x}{t.digest[6:]}" for t in short.trials[1:]}
+        digests = {}
+        for trial in short.trials[1:]:
+            one = short.configurations[trial.digest]
+            made = Configuration.of(one.space, {**one.values, "copy": copy})
+            digests[trial.digest] = made.digest
+            configurations[made.digest] = replace(one, digest=made.digest, values=made.values)
         numbers = {t.number: t.number + copy * len(short.trials) for t in short.trials[1:]}
-        for old, new in digests.items():
-            configurations[new] = replace(short.configurations[old], digest=new)
         shift = copy * len(search)
         found += [
             replace(

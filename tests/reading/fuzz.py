@@ -49,12 +49,12 @@ def _run(reader: str, inputs: int, seconds: int) -> int:
         errors="replace",
         check=False,
     )
-    told = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     if done.returncode:
-        sys.stderr.write(told[-4000:])
-    ran = re.findall(r"number_of_executed_units:\s*(\d+)|^Done (\d+) runs", told, re.MULTILINE)
-    rate = re.findall(r"average_exec_per_sec:\s*(\d+)", told)
-    edges = re.findall(r" ft: (\d+)", told)
+        sys.stderr.write(output[-4000:])
+    ran = re.findall(r"number_of_executed_units:\s*(\d+)|^Done (\d+) runs", output, re.MULTILINE)
+    rate = re.findall(r"average_exec_per_sec:\s*(\d+)", output)
+    edges = re.findall(r" ft: (\d+)", output)
     count = next((one or other for one, other in reversed(ran)), "0")
     sys.stdout.write(
         f"{reader:13} {int(count):11} inputs {(rate or ['0'])[-1]:>7}/s"
