@@ -162,7 +162,7 @@ def test_another_address_needs_the_token() -> None:
 
 
 def test_only_an_address_beyond_loopback_has_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the user's own or a new one; one that is not usable is refused before a study."""
+    """The token is the user's own or a new one; an unusable one is refused before a study."""
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     assert token_for("127.0.0.1", "--metrics") is None
     one, two = (token_for("192.0.2.1", "--metrics") for _ in range(2))

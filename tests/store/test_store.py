@@ -456,7 +456,7 @@ def test_text_that_is_no_url_is_said(header: Header) -> None:
 def test_a_host_that_measures_reads_trials_and_attributes_once(
     store: Store, reopen: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it writes is in its record as another process reads it, without reading all again."""
+    """The record has all writes, as another process reads them, without reading all again."""
     store.open_block("search", 0, 1, planned("baseline"))
     store.record()
     reads: list[str] = []

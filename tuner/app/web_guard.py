@@ -1,4 +1,4 @@
-"""Who may read what tuner serves over HTTP: the metrics of a study, and the dashboard.
+"""Access to the metrics of a study and to the dashboard over HTTP.
 
 On the loopback address every user of the machine may. A web page could still reach it by DNS
 rebinding, so the Host header must be an address or the listener's own name. On any other address a

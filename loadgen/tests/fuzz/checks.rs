@@ -391,7 +391,7 @@ static ANSWERS: LazyLock<Answers> = LazyLock::new(|| {
     .expect("valid answers")
 });
 
-/// A backend answers or closes whatever a proxy sends; what it holds to send has a limit.
+/// A backend answers or closes on any bytes of a proxy; what it holds to send has a limit.
 pub fn backend(data: &[u8]) {
     let Some((cut, mut stream)) = data.split_first() else {
         return;
