@@ -25,10 +25,9 @@ from tuner.reading.inputs import read_input
 from tuner.record.check import check_record, reading
 from tuner.record.model import SCHEMA_VERSION, Block, Record
 
-MOST_BYTES = 256 << 20
-"""Size limit of a record, compressed or not; 24 hours of windows need 200 MB."""
-MOST_VALUES = 12_000_000
-"""Limit for values, each of some 100 bytes of memory; 24 hours of windows have ten million."""
+MOST_BYTES = 64 << 20
+"""Size limit of a record, compressed or not; ten hours of windows need half of it."""
+MOST_VALUES = 2_000_000
 _GZIP = b"\x1f\x8b"
 
 
