@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.machine.machines import machine
-from tuner.app.cpu_notes import cpu_notes
+from tuner.app.cpu_notes import cpu_notes, generator_notes
 from tuner.machine.placement import WantedCpus, place
-from tuner.machine.topology import Cpu, Quota, Topology, flat
+from tuner.machine.topology import Cpu, Interrupt, Quota, Topology, flat
 
 PLAIN = flat((0, 1))
 SIBLINGS = Topology((Cpu(0, 0), Cpu(1, 0)), (0, 1))
@@ -72,3 +72,54 @@ def test_big_and_small_cores_together_have_a_note() -> None:
     found, wanted = machine("arm-10-big-10-small").topology, WantedCpus(server=(4, 5))
     (note,) = cpu_notes(found, place(found, backend=False, wanted=wanted), wanted=wanted)
     assert "big and small cores (small: 4)" in note
+
+
+def with_card(topology: Topology, *interrupts: Interrupt) -> Topology:
+    """Return a host with a network card."""
+    return replace(topology, interrupts=interrupts)
+
+
+def test_a_card_that_interrupts_the_generator_has_a_note() -> None:
+    """The remedy moves its interrupts to a core that is idle in the same memory node."""
+    found = with_card(
+        machine("xeon-2-sockets").topology,
+        Interrupt("eth0", 120, (0,), 90.0),
+        Interrupt("eth0", 121, (1,), 5000.0),
+        Interrupt("eth0", 122, (0, 2), 20.0),
+    )
+    wanted = WantedCpus(server=(1, 2, 3))
+    (note,) = cpu_notes(found, place(found, backend=False, wanted=wanted), wanted=wanted)
+    assert "interrupts 120,122 of the network card eth0 (110/s on average since the boot)" in note
+    assert "generator's CPU 0" in note
+    assert "for irq in 120 122; do echo 4-7 > /proc/irq/$irq/smp_affinity_list; done" in note
+
+
+def test_rare_interrupts_do_not_matter_next_to_the_server() -> None:
+    """The load does not go over the card there."""
+    assert notes(with_card(PLAIN, Interrupt("eth0", 39, (0,), 99.0))) == []
+    assert notes(with_card(PLAIN, Interrupt("eth0", 39, (1,), 5000.0))) == []
+
+
+def test_without_an_idle_core_interrupts_stay() -> None:
+    """On two cores they would only disturb the server."""
+    (note,) = notes(with_card(PLAIN, Interrupt("eth0", 39, (0,), 100.0)))
+    assert "interrupt 39 of the network card eth0" in note
+    assert "no core is idle" in note
+    assert "smp_affinity" not in note
+
+
+def test_on_a_generators_own_host_each_interrupt_matters() -> None:
+    """The answers arrive there as interrupts, however quiet it was so far."""
+    found = with_card(flat((0, 1, 2)), Interrupt("eth0", 39, (0, 1, 2), 0.1))
+    (note,) = generator_notes(found, (0,))
+    assert "for irq in 39; do echo 1-2 >" in note
+    (alone,) = generator_notes(replace(found, allowed=(0,)), (0,))
+    assert "no other core" in alone
+    assert generator_notes(with_card(PLAIN, Interrupt("eth0", 39, (1,), 900.0)), (0,)) == []
+
+
+def test_a_generators_own_host_has_its_other_notes() -> None:
+    """Quota, frequency and irqbalance disturb it as they disturb a server."""
+    found = replace(PLAIN, governor="powersave", irqbalance=True, quota=Quota("/load", 1.5))
+    words = ("/load has a CPU quota", "powersave", "irqbalance runs")
+    assert all(word in note for word, note in zip(words, generator_notes(found, (0,)), strict=True))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tuner.app.fleet_generators import refuse_target_among
-from tuner.app.fleet_look import _role
+from tuner.app.fleet_look import _notes, _role
 from tuner.errors import DefinitionError
 from tuner.hosts.inventory import Host, Inventory
+from tuner.machine.topology import Interrupt, flat
 
 WEB, LOAD1, LOAD2, APP = (Host(name, {}) for name in ("web", "load1", "load2", "app"))
 
@@ -35,3 +38,14 @@ def test_a_host_may_have_several_roles() -> None:
         "generator 2 of 2, backend",
     ]
     assert _role(Inventory("hosts.yml", (WEB,), (WEB,)), WEB) == "target, generator"
+
+
+def test_a_look_at_a_host_has_notes_on_its_role() -> None:
+    """A card matters on the generator's host, also if it was quiet; irqbalance on both."""
+    hosts = Inventory("hosts.yml", (WEB,), (LOAD1,), (APP,))
+    card = Interrupt("eth0", 30, (0,), 1.0)
+    found = replace(flat((0, 1, 2)), irqbalance=True, interrupts=(card,))
+    assert [len(_notes(hosts, host, found)) for host in (WEB, LOAD1, APP)] == [1, 2, 0]
+    alone = Inventory("hosts.yml", (WEB,), (WEB,))
+    busy = replace(found, interrupts=(replace(card, per_s=900.0),))
+    assert [len(_notes(alone, WEB, each)) for each in (found, busy)] == [1, 2]

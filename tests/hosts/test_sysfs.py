@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,10 @@ def test_another_host_is_read_by_the_same_code(tmp_path: Path) -> None:
     """Through the agent, as over SSH."""
     agent = Agent(Host("here", {"ansible_connection": "local"}), str(tmp_path / "socket"))
     try:
-        assert agent.topology() == topology_of(topology())
+        there, here = agent.topology(), topology_of(topology())
+        # Rates since the boot change between two looks.
+        assert replace(there, interrupts=()) == replace(here, interrupts=())
+        assert [each.irq for each in there.interrupts] == [each.irq for each in here.interrupts]
     finally:
         agent.close()
 

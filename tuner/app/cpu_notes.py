@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from tuner.app.interrupt_notes import card_notes, irqbalance_note
 from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import BY_RULES, WantedCpus
 from tuner.machine.topology import Topology
@@ -26,6 +29,7 @@ def cpu_notes(
         generator: whether the generator runs there, too.
         wanted: CPUs that the user named.
     """
+    theirs = {*cores.server, *(() if cores.backend_apart else cores.backend)}
     return [
         note
         for note in (
@@ -35,10 +39,26 @@ def cpu_notes(
             _threads(topology, cores),
             _quota(topology),
             _frequency(topology),
-            _interrupts(topology),
+            irqbalance_note(topology),
+            *(
+                card_notes(topology, cores.generator, theirs, carries_load=False)
+                if generator
+                else ()
+            ),
         )
         if note
     ]
+
+
+def generator_notes(topology: Topology, cpus: Collection[int]) -> list[str]:
+    """Return notes on the host of a generator on which nothing is served.
+
+    Args:
+        topology: topology of the host.
+        cpus: CPUs of the generator.
+    """
+    notes = (_quota(topology), _frequency(topology), irqbalance_note(topology))
+    return [*filter(None, notes), *card_notes(topology, cpus, carries_load=True)]
 
 
 def _siblings(topology: Topology, cores: CoreSplit) -> str:
@@ -118,13 +138,4 @@ def _frequency(topology: Topology) -> str:
     return (
         f"the CPUs' frequency governor is {shown}, so their speed depends on the load; for steady"
         " windows: cpupower frequency-set -g performance"
-    )
-
-
-def _interrupts(topology: Topology) -> str:
-    if not topology.irqbalance:
-        return ""
-    return (
-        "irqbalance runs and moves interrupts between CPUs, also during a window; stop it for the"
-        " study: systemctl stop irqbalance"
     )

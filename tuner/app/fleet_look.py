@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tuner.app.cpu_notes import cpu_notes, generator_notes
 from tuner.errors import TunerError
 from tuner.hosts import remote
 from tuner.hosts.agent import Agent
 from tuner.hosts.inventory import Host, Inventory, read_inventory
-from tuner.machine.placement import place_generator
-from tuner.machine.topology import cpu_ranges
+from tuner.machine.facts import CoreSplit
+from tuner.machine.placement import place, place_generator, place_server
+from tuner.machine.topology import Topology, cpu_ranges
 from tuner.measurement.clocks import narrowest
 from tuner.paths import loadgen_binary
 from tuner.words.drawing import drawn_host
@@ -26,6 +28,8 @@ class HostLook:
     name: str
     words: str
     is_fit: bool
+    notes: Sequence[str] = ()
+    """Notes on disturbances there, each with a remedy."""
 
 
 def look_at_fleet(path: str) -> list[HostLook]:
@@ -44,10 +48,22 @@ def look_at_fleet(path: str) -> list[HostLook]:
 
 def _looked_at(hosts: Inventory, host: Host, agent: Agent) -> HostLook:
     try:
-        words = [_role(hosts, host), *_facts(hosts, host, agent)]
+        topology = agent.topology()
+        words = [_role(hosts, host), *_facts(hosts, host, agent, topology)]
     except TunerError as error:
         return HostLook(host.name, f"{_role(hosts, host)}: {error}", is_fit=False)
-    return HostLook(host.name, "; ".join(words), is_fit=True)
+    return HostLook(host.name, "; ".join(words), is_fit=True, notes=_notes(hosts, host, topology))
+
+
+def _notes(hosts: Inventory, host: Host, topology: Topology) -> Sequence[str]:
+    """Return notes on the CPUs of a host, as a study with a server of its own has them."""
+    generates = host.name in {each.name for each in hosts.generators}
+    if host.name != hosts.target.name:
+        return generator_notes(topology, place_generator(topology)) if generates else ()
+    if generates:
+        return cpu_notes(topology, place(topology, backend=False))
+    server, _ = place_server(topology, backend=False)
+    return cpu_notes(topology, CoreSplit((), server, (), shared=False), generator=False)
 
 
 def _role(hosts: Inventory, host: Host) -> str:
@@ -65,13 +81,12 @@ def _role(hosts: Inventory, host: Host) -> str:
     return ", ".join(roles)
 
 
-def _facts(hosts: Inventory, host: Host, agent: Agent) -> Sequence[str]:
+def _facts(hosts: Inventory, host: Host, agent: Agent, topology: Topology) -> Sequence[str]:
     """Return the facts that decide whether a study can use the host.
 
     Raises:
         HostError, InstrumentError: it cannot.
     """
-    topology = agent.topology()
     _, machine, _ = agent.run_command(["uname", "-m"])
     remote.refuse_machine(loadgen_binary(), host.name, machine.strip())
     found = [drawn_host(topology), machine.strip()]

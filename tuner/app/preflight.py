@@ -154,6 +154,7 @@ def _notes(
             generator=found.premises.generates_there,
             wanted=definition.cpus,
         ),
+        *found.premises.generator_notes(found.cores),
         *_shared_load(generator),
         *([notes.kernel_note(space, lease_s)] if bound.kernel is not None else []),
         *([notes.in_place_note(service_lease_s(definition))] if definition.in_place else []),

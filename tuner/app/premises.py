@@ -17,6 +17,7 @@ from typing import Protocol
 import click
 
 from tuner.app import server_binary
+from tuner.app.cpu_notes import generator_notes
 from tuner.app.fleet_generators import FleetGenerators, refuse_target_among
 from tuner.app.lent_service import TargetService, services_of
 from tuner.app.undisturbed import undisturbed
@@ -114,6 +115,10 @@ class Premises(Protocol):
 
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
         """Return CPUs for a generator on several cores; fewer if a host of it is too small."""
+        ...
+
+    def generator_notes(self, cores: CoreSplit, /) -> Sequence[str]:
+        """Return notes on the CPUs of generators on other hosts than the serving one."""
         ...
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
@@ -226,6 +231,10 @@ class ThisMachine:
     def generator_cpus(self, cores: int) -> tuple[int, ...]:
         """Implement ``Premises.generator_cpus``."""
         return generator_cpus(self._host.layout, cores, apart=False)
+
+    def generator_notes(self, _cores: CoreSplit, /) -> Sequence[str]:
+        """Implement ``Premises.generator_notes``."""
+        return ()
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """Implement ``Premises.take_cores``: the turn has locked this machine's cores already."""
@@ -359,6 +368,16 @@ class Fleet:
     def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
         """Implement ``Premises.generator``."""
         return self._generators.open(load, cores)
+
+    def generator_notes(self, cores: CoreSplit, /) -> Sequence[str]:
+        """Implement ``Premises.generator_notes``."""
+        if self.generates_there:
+            return ()
+        return [
+            f"{host.name}: {note}"
+            for host in self._inventory.generators
+            for note in generator_notes(self._layout(host), self._generators.cpus_on(host, cores))
+        ]
 
     def _layout(self, host: Host) -> Topology:
         return self._facts[host.name].host.layout

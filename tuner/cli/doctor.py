@@ -200,10 +200,14 @@ def _print(rows: Sequence[DoctorRow], *, as_json: bool, failing: str = "this mac
 
 
 def _fleet(inventory: str) -> list[DoctorRow]:
-    """Return a row for each host that a study with this inventory uses."""
+    """Return a row for each host that a study with this inventory uses, and notes on it."""
     return [
-        DoctorRow(look.name, _OK if look.is_fit else _FAIL, look.words)
+        row
         for look in look_at_fleet(inventory)
+        for row in (
+            DoctorRow(look.name, _OK if look.is_fit else _FAIL, look.words),
+            *(DoctorRow("", _WARN, note) for note in look.notes),
+        )
     ]
 
 

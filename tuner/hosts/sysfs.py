@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.hosts.cgroups import quota
+from tuner.hosts.interrupts import network_interrupts
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
@@ -55,6 +56,9 @@ def topology(root: str = "/") -> dict[str, Any]:
         "energy_preference": _common(top, online, "energy_performance_preference"),
         "turbo": _turbo(top),
         "irqbalance": _runs(proc, "irqbalance"),
+        "interrupts": [
+            {**each, "cpus": cpu_list(each["cpus"])} for each in network_interrupts(root)
+        ],
     }
 
 

@@ -42,6 +42,19 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class Interrupt:
+    """An interrupt of a network card."""
+
+    device: str
+    """Name of the card, such as ``eth0``."""
+    irq: int
+    cpus: tuple[int, ...]
+    """CPUs that handle it."""
+    per_s: float
+    """Mean rate since the boot, interrupts per second."""
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """The CPUs of a host, and what limits their use."""
 
@@ -62,6 +75,8 @@ class Topology:
     """True if frequencies above the nominal one are allowed; None: unknown."""
     irqbalance: bool = False
     """True if irqbalance runs, which moves interrupts between CPUs."""
+    interrupts: tuple[Interrupt, ...] = ()
+    """Interrupts of network cards that have had one since the boot."""
 
     @property
     def cores(self) -> tuple[tuple[int, ...], ...]:
@@ -114,6 +129,9 @@ def topology_of(found: Mapping[str, Any]) -> Topology:
         energy_preference=found["energy_preference"],
         turbo=found["turbo"],
         irqbalance=found["irqbalance"],
+        interrupts=tuple(
+            Interrupt(**{**each, "cpus": tuple(each["cpus"])}) for each in found["interrupts"]
+        ),
     )
 
 

@@ -1,0 +1,85 @@
+"""Interrupts of network cards and the CPUs that handle them: see the kernel's irq-affinity.
+
+The agent runs this file on other hosts, so it needs only the standard library of Python 3.8. What
+is missing is left out: containers show few of these files, and virtual devices have no interrupts.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+
+def network_interrupts(root: str = "/") -> list[dict[str, Any]]:
+    """Return the interrupts of all network cards that have had one since the boot.
+
+    Args:
+        root: folder that holds ``proc`` and ``sys``; another one in tests.
+
+    Returns:
+        ``device``, the card's name; ``irq``, the number; ``cpus``, a list such as ``0-3`` of those
+        that handle it; ``per_s``, its mean rate since the boot.
+    """
+    proc = Path(root) / "proc"
+    counts, up_s = _counts(_text(proc / "interrupts")), _up_s(_text(proc / "uptime"))
+    found = []
+    for card in _paths(Path(root) / "sys" / "class" / "net"):
+        for irq in _irqs(card / "device"):
+            if counts.get(irq) and up_s:
+                folder = proc / "irq" / str(irq)
+                # The kernel chooses one of the allowed CPUs; not all kernels show which.
+                cpus = _text(folder / "effective_affinity_list").strip()
+                cpus = cpus or _text(folder / "smp_affinity_list").strip()
+                per_s = round(counts[irq] / up_s, 1)
+                found.append({"device": card.name, "irq": irq, "cpus": cpus, "per_s": per_s})
+    return found
+
+
+def _irqs(device: Path) -> list[int]:
+    """Return the interrupts of a device.
+
+    They are those of its PCI function: its own folder, or the one above a virtio device.
+    """
+    try:
+        place = device.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return []
+    for folder in (place, place.parent):
+        messages = sorted(int(each.name) for each in _paths(folder / "msi_irqs"))
+        if messages:
+            return messages
+    # Without message-signalled interrupts there is one line; 0 stands for none.
+    line = _text(place / "irq").strip()
+    return [int(line)] if re.match(r"^[1-9]\d{0,5}$", line) else []
+
+
+def _counts(text: str) -> dict[int, int]:
+    """Return the number of interrupts on all CPUs together, by interrupt."""
+    head, _, rest = text.partition("\n")
+    width, found = len(head.split()), {}
+    for line in rest.splitlines():
+        name, _, values = line.partition(":")
+        if name.strip().isdigit():
+            counts = values.split()[:width]
+            found[int(name)] = sum(int(count) for count in counts if count.isdigit())
+    return found
+
+
+def _up_s(text: str) -> float:
+    seconds = re.match(r"^\d+(\.\d+)?", text)
+    return float(seconds.group()) if seconds else 0.0
+
+
+def _paths(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
