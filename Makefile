@@ -68,7 +68,7 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 # hosts, while the rest only computes (tests/conftest.py). Five, because tests of faults wait a lot.
 PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile
 # As in pyproject.toml.
-EVERY_RUN := not proof and not systemd and not gp and (not fleet or every_run)
+EVERY_RUN := not proof and not systemd and not gp and not vm and (not fleet or every_run)
 SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chromium postgresql tools hosts rust-lints
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
@@ -201,6 +201,11 @@ hashes: develop ## Run all tests under 20 seeds of Python's hashes (ARGS="-m 'no
 .PHONY: test-fleet
 test-fleet: develop ## Test studies and faults on real hosts, in namespaces of this machine (needs root)
 	$(BIN)/python -m pytest tests/fleet -m "not proof" $(ARGS)
+
+.PHONY: test-vm
+test-vm: develop ## Test topologies, quotas and studies in virtual machines (KVM; ACCELERATOR=tcg without, far slower)
+	@.ci/require vm || true
+	TUNER_VM_ACCELERATOR=$(or $(ACCELERATOR),kvm) $(BIN)/python -m pytest tests/vm -m vm $(ARGS)
 
 # In an environment of its own, so that the tests' one stays small.
 .PHONY: test-gp

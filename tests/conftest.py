@@ -34,7 +34,7 @@ FLEET = Path(__file__).parent / "fleet"
 
 
 REAL_ROOMS = {
-    **dict.fromkeys(("generators", "integration", "servers"), "measures"),
+    **dict.fromkeys(("generators", "integration", "servers", "vm"), "measures"),
     **dict.fromkeys(("app", "fleet", "hosts"), "changes"),
 }
 """Scopes of test files that measure on this machine, or change hosts, by their rooms.
