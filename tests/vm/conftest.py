@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def usable(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whether a machine boots here in a time that allows tests."""
+    """Skip the tests unless a machine boots here within a minute."""
     reason = refusal()
     if not reason and ACCELERATOR == "kvm":
         try:

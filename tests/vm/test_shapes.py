@@ -18,7 +18,7 @@ from tests.vm.machine import Ended
 
 TUNER = f"{Path(sys.executable).parent}/tuner"
 DOCTOR = f"{TUNER} doctor --json --quick >/mnt/doctor.json || test $? = 3\n"
-"""Its exit code is 3 if no server is installed, which is no matter here."""
+"""Its exit code is 3 without a server, which does not matter here."""
 
 
 def memory(nodes: list[str]) -> list[str]:

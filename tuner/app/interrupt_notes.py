@@ -40,14 +40,14 @@ def card_notes(
     notes = []
     for device, interrupts in _by_device(topology, generator).items():
         per_s = sum(each.per_s for each in interrupts)
+        noun = "interrupts" if interrupts[1:] else "interrupt"
         if carries_load or per_s >= _OFTEN_PER_S:
             numbers = [each.irq for each in interrupts]
-            several = "s" if numbers[1:] else ""
             here = condensed({cpu for each in interrupts for cpu in each.cpus} & set(generator))
             notes.append(
-                f"interrupt{several} {cpu_ranges(numbers)} of the network card {device} ({per_s:,.0f}/s"
-                f" on average since the boot) may run on the generator's CPU {here} and take time"
-                f" from it; {_remedy(topology, generator, used, numbers)}"
+                f"{noun} {cpu_ranges(numbers)} of the network card {device} ({per_s:,.0f}/s on"
+                f" average since the boot) may run on the generator's CPU {here} and take time from"
+                f" it; {_remedy(topology, generator, used, numbers)}"
             )
     return notes
 
@@ -67,13 +67,11 @@ def _remedy(
     """Return the command that moves interrupts to idle cores, or what to do without one."""
     busy = {*generator, *used}
     idle = [core for core in topology.cores if busy.isdisjoint(core)]
+    if not idle and not used:
+        return "the host has no other core for them"
     if not idle:
-        return (
-            "no core is idle, so keep the network quiet during the study, or leave a core for them"
-            " (--server-cpus)"
-            if used
-            else "the host has no other core for them"
-        )
+        less = ", or leave a core for them (--server-cpus)" if topology.cores_of(used)[1:] else ""
+        return f"no core is idle, so keep the network quiet during the study{less}"
     near = topology.nodes_of(generator)
     nearest = [core for core in idle if topology.nodes_of(core) == near] or idle
     to = cpu_ranges(core[0] for core in nearest)
