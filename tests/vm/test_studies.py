@@ -18,8 +18,8 @@ def study(name: str, *further: str) -> str:
     return f"code=0; {TUNER} optimize {' '.join(options)} >/mnt/terminal 2>&1 || code=$?\n"
 
 
-REPORT = f"""
-test $code -le 1 || {{ cat /mnt/terminal; exit $code; }}
+REPORT = """
+test $code -le 1 || { cat /mnt/terminal; exit $code; }
 cp studies/vm/report.md /mnt/
 """
 
