@@ -460,7 +460,7 @@ def test_a_host_that_measures_reads_trials_and_attributes_once(
     store.open_block("search", 0, 1, planned("baseline"))
     store.record()
     reads: list[str] = []
-    get_trials, user_attrs = optuna.Study.get_trials, optuna.Study.user_attrs.fget
+    get_trials, user_attrs = optuna.Study.get_trials, vars(optuna.Study)["user_attrs"].fget
 
     def counted(study: optuna.Study, *args: Any, **options: Any) -> Any:
         reads.append(study.study_name)
