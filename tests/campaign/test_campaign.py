@@ -1,17 +1,23 @@
-"""A short campaign in every run: each fault once; and tests of the campaign itself."""
+"""A short campaign in every run, on the simulated lab; and tests of the campaign itself."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.campaign.machine import NEEDS_ROOT, Campaign, Case, Outcome, Strike, broken, cases, rows
-from tests.campaign.scenarios import SCENARIOS, Ended
+from tests.campaign.cases import Case, Choice, Strike, cases
+from tests.campaign.checks import broken
+from tests.campaign.command import Ended
+from tests.campaign.labs import Labs
+from tests.campaign.machine import Campaign, Outcome, rows, target_of
+from tests.campaign.place import Place, place
+from tests.campaign.scenarios import SCENARIOS, SIMULATED
 from tests.cli.conftest import done
 from tuner.hosts import local
 from tuner.hosts.host_locks import LOCK
@@ -19,57 +25,66 @@ from tuner.testing.faults import FAULTS, Crossings
 
 __all__ = ["done"]
 SEED = 20
-BY_THE_CLOCK = {"interrupt twice"}
-"""Faults with a distance in real time, so that two runs differ; ``make campaign`` has them."""
-AS_ROOT = (
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system"),
-)
+COUNT = 100
+CHOICE = Choice(SIMULATED, [fault for fault in FAULTS.values() if not fault.by_the_clock])
+"""Faults whose moment is a crossing; ``make campaign`` has those that real time decides too."""
+USABLE = CHOICE.usable()
 NAMES = [
-    pytest.param(name, marks=AS_ROOT if name in NEEDS_ROOT else ())
-    for name in FAULTS
-    if name not in BY_THE_CLOCK
+    pytest.param(number, id=f"{number}-{USABLE[number % len(USABLE)].name.replace(' ', '-')}")
+    for number in range(COUNT)
 ]
 ENDED = Ended(0, "", "", 1.0, 10, (), (), struck=True, now_s=0.0)
+KILL = (Strike(FAULTS["kill"], 3, 0.5),)
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 
 
 @pytest.fixture(scope="module")
-def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    """Return a campaign that prepares its scenarios once."""
-    return Campaign(tmp_path_factory.mktemp("campaign"))
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
+    """Yield a campaign that prepares its scenarios once."""
+    with Labs() as labs:
+        yield Campaign(tmp_path_factory.mktemp("campaign"), labs)
 
 
 @pytest.fixture(scope="module")
-def known(campaign: Campaign) -> dict[str, int]:
-    """Return the crossings of each scenario without a fault."""
-    return campaign.lengths()
+def played(campaign: Campaign) -> list[Case]:
+    """Return the cases of every run."""
+    return list(cases(COUNT, SEED, campaign.lengths(CHOICE.struck()), CHOICE))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_fault_breaks_no_invariant(name: str, campaign: Campaign, known: dict[str, int]) -> None:
-    """One case of each fault; ``make campaign`` tries as many as wanted."""
-    case = next(c for c in cases(len(FAULTS), SEED, known) if c.fault.name == name)
-    outcome = campaign.play(case)
-    assert not outcome.broken, json.dumps([case.words, *outcome.broken], indent=1)
+@pytest.mark.parametrize("number", NAMES)
+def test_a_fault_breaks_no_invariant(number: int, campaign: Campaign, played: list[Case]) -> None:
+    """One of a hundred cases with a fixed seed; ``make campaign`` tries as many as wanted."""
+    outcome = campaign.play(played[number])
+    assert not outcome.broken, json.dumps([outcome.case.words, *outcome.broken], indent=1)
 
 
 def test_a_campaign_follows_from_its_seed() -> None:
-    """The same cases again, another seed draws others, and each row has its share."""
+    """The same cases again, another seed draws others, and each fault has its turn."""
     known = {scenario.name: 100 for scenario in SCENARIOS}
     first = list(cases(40, 1, known))
     assert first == list(cases(40, 1, known))
     assert first != list(cases(40, 2, known))
     assert [case.number for case in first] == list(range(40))
+    assert {case.fault for case in cases(len(USABLE), 1, known, CHOICE)} == set(USABLE)
+
+
+def test_a_fault_meets_only_commands_that_it_can_strike() -> None:
+    """No port is taken from a simulated lab, and nothing is added to a removed study."""
+    known = {scenario.name: 100 for scenario in SCENARIOS}
+    for case in cases(500, 1, known):
+        for strike in case.strikes:
+            assert strike.fault.needs <= case.scenario.offers
+            assert not (strike.fault.name == "removed folder" and case.scenario.extends)
 
 
 def test_what_is_broken_is_found(tmp_path: Path) -> None:
     """The checks have teeth: a traceback, a wrong exit code, silence, no record, a complaint."""
-    case = Case(0, SCENARIOS[0], (Strike(FAULTS["kill"], 3, 0.5),))
+    case = Case(0, SIMULATED[0], KILL)
     for name in ("tmp", "state"):
         (tmp_path / name).mkdir()
 
     def found(struck: Ended, resumed: Ended = ENDED) -> str:
-        return "; ".join(broken(case, tmp_path, [struck], resumed))
+        return "; ".join(broken(case, Place(tmp_path), [struck], resumed))
 
     assert "a traceback" in found(replace(ENDED, err="Traceback (most recent call last)"))
     assert "exit code 70" in found(replace(ENDED, code=70, err="tuner failed"))
@@ -83,21 +98,45 @@ def test_what_is_broken_is_found(tmp_path: Path) -> None:
 
 
 def test_lost_windows_and_what_is_left_are_found(done: Path, tmp_path: Path) -> None:
-    """A whole record that lacks a reported window; a temporary file, a lock, a claim."""
-    case = Case(0, SCENARIOS[0], (Strike(FAULTS["kill"], 3, 0.5),))
+    """A whole record that lacks a reported window; another verdict; a temporary file, a claim."""
+    case = Case(0, SIMULATED[0], KILL)
     study = tmp_path / case.scenario.study
     shutil.copytree(done, study)
     (tmp_path / "tmp").mkdir()
-    assert list(broken(case, tmp_path, [ENDED], ENDED)) == []
+    at = Place(tmp_path, changed=lambda: ["web is not as it was"])
+    (silent, changed) = broken(case, at, [ENDED], ENDED)
+    assert silent.startswith("the command did not say: ")
+    assert changed == "web is not as it was"
+    said = replace(ENDED, out=silent.removeprefix("the command did not say: "))
+    assert list(broken(case, Place(tmp_path), [ENDED], said)) == []
     (tmp_path / "tmp" / "forgotten").write_text("")
     (study / LOCK).write_text("")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         local.claim(study, tmp_path / "lab", tmp_path / "work")
-    found = list(broken(case, tmp_path, [replace(ENDED, windows=("none",))], ENDED))
+    found = list(broken(case, Place(tmp_path), [replace(ENDED, windows=("none",))], said))
     assert found[0] == "1 of 1 reported windows are lost"
     assert found[1].startswith("left: the claim of ")
     assert found[2:] == ["left: tmp/forgotten", f"left: {case.scenario.study / LOCK}"]
+
+
+@AS_ROOT
+@pytest.mark.root
+def test_a_power_cut_loses_what_was_not_synchronised() -> None:
+    """The disk of a case keeps what ``fsync`` promised and nothing else."""
+    with place("24M") as at:
+        for name in ("kept", "lost"):
+            (at.folder / name).write_text(name)
+        with (at.folder / "kept").open("rb") as stream:
+            os.fsync(stream.fileno())
+        (at.folder / "lost").write_text("lost again")
+        target = target_of(Case(0, SIMULATED[0], KILL), at, KILL[0])
+        FAULTS["broken disk"].strike(target)
+        with pytest.raises(OSError, match="Input/output error"):
+            (at.folder / "more").write_text("")
+        FAULTS["broken disk"].heal(target)
+        assert (at.folder / "kept").read_text() == "kept"
+        assert not (at.folder / "lost").exists() or (at.folder / "lost").read_text() != "lost again"
 
 
 def test_crossings_are_counted_and_one_strikes(tmp_path: Path) -> None:
@@ -114,8 +153,17 @@ def test_crossings_are_counted_and_one_strikes(tmp_path: Path) -> None:
     assert (struck, counter.count) == ([2], 3)
 
 
+def test_a_fault_waits_for_what_it_strikes() -> None:
+    """A process to kill may start later than at the drawn crossing."""
+    struck: list[int] = []
+    counter = Crossings(1, lambda: struck.append(counter.count), lambda: counter.count > 3)
+    for _ in range(6):
+        counter.cross()
+    assert struck == [4]
+
+
 def test_the_table_counts_by_fault() -> None:
-    """One row for each fault, with its cases and those in which something broke."""
-    case = Case(0, SCENARIOS[0], (Strike(FAULTS["kill"], 3, 0.5),))
+    """One row for each fault, with its cases, those that it struck, and those that held."""
+    case = Case(0, SIMULATED[0], KILL)
     outcomes = [Outcome(case, (ENDED,), ENDED, wrong) for wrong in ((), ("lost",))]
-    assert rows(outcomes) == [("processes", "kill", 2, 1)]
+    assert rows(outcomes) == [("processes", "kill", 2, 2, 1)]

@@ -1,0 +1,58 @@
+"""Plans of studies with the fewest and shortest windows that a command accepts.
+
+What a fault meets is a kind of crossing, of which a long study has more and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tuner.judge import plan as plans
+from tuner.judge.plan import BlockPlan, StudyPlan
+from tuner.phases import calibrate, contest, host_noise, measure
+from tuner.report import html
+
+WINDOW_S = 0.3
+
+
+def brief(patch: pytest.MonkeyPatch, *, charts: bool) -> None:
+    """Give every command of this process a short plan.
+
+    Args:
+        patch: undoes it.
+        charts: whether reports have charts, a third of the time of a short study.
+    """
+    planned = plans.plan_blocks
+    for module in (plans, contest, host_noise, measure):
+        patch.setattr(module, "plan_blocks", _shortened(planned))
+    patch.setattr(
+        calibrate, "CLOSED", replace(plans.CLOSED, rounds=2, window_s=WINDOW_S, first_warmup_s=0.1)
+    )
+    if not charts:
+        patch.setattr(html, "apart", lambda *_: ({}, []))
+
+
+def _shortened(planned: Callable[..., StudyPlan]) -> Callable[..., StudyPlan]:
+    def shortened(*arguments: Any, **more: Any) -> StudyPlan:
+        whole = planned(*arguments, **more)
+        return replace(
+            whole,
+            aa_blocks=1,
+            aa_instances=2,
+            aa=_short(whole.aa),
+            confirm=_short(whole.confirm),
+            search=_short(whole.search),
+            candidates=1,
+            starts=None,
+            points=0,
+        )
+
+    return shortened
+
+
+def _short(block: BlockPlan) -> BlockPlan:
+    return replace(block, rounds=2, window_s=WINDOW_S, first_warmup_s=0.1, effective=0.0)

@@ -1,0 +1,71 @@
+"""What people do while a command runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.testing.faults.fault import Fault, FaultTarget, later
+from tuner.testing.faults.processes import ENDED
+
+ROW = "people"
+_REFUSED = 3
+_BETWEEN_S = (0.0, 0.4)
+"""Shortest and longest time between the two signals of a pair."""
+
+
+def _twice(target: FaultTarget) -> None:
+    """Interrupt, and again before or while the first is handled."""
+    low, high = _BETWEEN_S
+    later(low + target.share * (high - low), f"kill -INT {os.getpid()}")
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _refused(target: FaultTarget, command: Sequence[str], folder: Path) -> None:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, stdin=subprocess.DEVNULL, check=False
+    )
+    if done.returncode != _REFUSED:
+        said = done.stderr.decode(errors="replace")[-300:]
+        target.complain(f"a second command ended with {done.returncode}, not {_REFUSED}: {said}")
+
+
+def _started_twice(target: FaultTarget) -> None:
+    """Start the same command while this one runs; it must be refused."""
+    _refused(target, target.again, target.folder)
+
+
+def _second_study(target: FaultTarget) -> None:
+    """Start the study in another folder; it must be refused, because the cores are taken."""
+    other = target.folder / "other"
+    other.mkdir(exist_ok=True)
+    for path in target.inputs:
+        shutil.copy(path, other)
+    _refused(target, target.begin, other)
+
+
+def _edit(target: FaultTarget) -> None:
+    """Change a figure in each file that the user gave to the command."""
+    for path in target.inputs:
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("connections: 8", "connections: 9"), encoding="utf-8")
+
+
+def _edit_back(target: FaultTarget) -> None:
+    for path in target.inputs:
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("connections: 9", "connections: 8"), encoding="utf-8")
+
+
+FAULTS = (
+    Fault("interrupt twice", ROW, _twice, code=ENDED | {-signal.SIGINT}, by_the_clock=True),
+    Fault("started twice", ROW, _started_twice),
+    Fault("second study", ROW, _second_study, needs=frozenset({"locks"})),
+    Fault(
+        "edited file", ROW, _edit, needs=frozenset({"inputs"}), undo=_edit_back
+    ),
+)

@@ -1,0 +1,129 @@
+"""Signals to tuner and to the processes that it starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tuner.testing.faults.fault import Fault, FaultTarget, later
+
+ROW = "processes"
+KILLED = frozenset({-signal.SIGKILL})
+ENDED = frozenset({130})
+_PAUSE_S = (0.1, 0.5)
+"""Shortest and longest time for which a process is stopped."""
+_WINDOW_S = 1.0
+"""Longest time from a crossing to the signal of another process, so that it meets windows too."""
+_SERVERS = ("nginx", "caddy")
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _words(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _parent(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def _is_backend(pid: int) -> bool:
+    return "/backends/" in _words(pid) or _parent(pid) and "/backends/" in _words(_parent(pid))
+
+
+def _server(pid: int, *, master: bool, backend: bool = False) -> bool:
+    name = _name(pid)
+    if name not in _SERVERS or bool(_is_backend(pid)) is not backend:
+        return False
+    return (_name(_parent(pid)) != name) is master
+
+
+VICTIMS: dict[str, Callable[[int], bool]] = {
+    "generator": lambda pid: _name(pid).startswith("tuner-load"),
+    "server master": lambda pid: _server(pid, master=True),
+    "server worker": lambda pid: _server(pid, master=False),
+    "backend": lambda pid: _server(pid, master=True, backend=True),
+    "Ansible": lambda pid: "ansible-playbook" in _words(pid),
+    "sshd": lambda pid: _name(pid).startswith("sshd") and "sshd -D" not in _words(pid),
+    "PostgreSQL": lambda pid: _words(pid).startswith("postgres: tuner"),
+}
+"""How a process of each kind is recognised, by its id."""
+_PLACES = {"sshd": "hosts", "PostgreSQL": "database"}
+"""Property of a scenario that has such a process, if not ``servers``."""
+
+
+def processes(target: FaultTarget) -> Iterator[int]:
+    """Yield the processes in the namespaces of the study, without this one."""
+    for network in target.networks:
+        asked = ["ip", "netns", "pids", network.namespace]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        yield from (int(word) for word in done.stdout.split() if int(word) != os.getpid())
+
+
+def _victims(target: FaultTarget, kind: str) -> list[int]:
+    return [pid for pid in processes(target) if VICTIMS[kind](pid)]
+
+
+def _signalled(number: signal.Signals) -> Callable[[FaultTarget], None]:
+    return lambda _: os.kill(os.getpid(), number)
+
+
+def _paused(target: FaultTarget) -> None:
+    low, high = _PAUSE_S
+    later(low + target.share * (high - low), f"kill -CONT {os.getpid()}")
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _suspended(target: FaultTarget) -> None:
+    """Stop all processes of the study at once, as a suspended machine does."""
+    pids = " ".join(str(pid) for pid in (*processes(target), os.getpid()))
+    low, high = _PAUSE_S
+    later(low + target.share * (high - low), f"kill -CONT {pids}")
+    subprocess.run(["sh", "-c", f"kill -STOP {pids}"], check=False)
+
+
+def _struck(kind: str, number: str) -> Fault:
+    """Return the fault that sends a signal to one process of a kind."""
+
+    def strike(target: FaultTarget) -> None:
+        found = _victims(target, kind)
+        pid = found[int(target.share * len(found))]
+        line = f"kill -{number} {pid}"
+        if number == "STOP":
+            line += f"; sleep {0.2 + 2 * target.share:.2f}; kill -CONT {pid}"
+        later(target.share * _WINDOW_S, line)
+
+    return Fault(
+        f"{kind}: SIG{number}",
+        ROW,
+        strike,
+        needs=frozenset({_PLACES.get(kind, "backend" if kind == "backend" else "servers")}),
+        ready=lambda target: bool(_victims(target, kind)),
+        by_the_clock=True,
+    )
+
+
+FAULTS = (
+    Fault("kill", ROW, _signalled(signal.SIGKILL), code=KILLED),
+    Fault("terminate", ROW, _signalled(signal.SIGTERM), code=ENDED),
+    Fault("interrupt", ROW, _signalled(signal.SIGINT), code=ENDED),
+    Fault("hang up", ROW, _signalled(signal.SIGHUP), code=ENDED),
+    Fault("pause", ROW, _paused),
+    Fault("suspended machine", ROW, _suspended, needs=frozenset({"servers"}), by_the_clock=True),
+    *(_struck(kind, number) for kind in VICTIMS for number in ("KILL", "TERM", "STOP")),
+)
