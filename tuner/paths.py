@@ -79,6 +79,19 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
+def synchronise(folder: Path) -> None:
+    """Write a folder to the disk, so that new names in it survive a power failure.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def inside(folder: Path, name: str) -> Path:
     """Return the path of a file below a folder, by a name that comes from outside.
 

@@ -1,4 +1,4 @@
-"""``python -m tests.campaign --faults 100 --seed 1``: faults by the hundred, and what they break."""
+"""``python -m tests.campaign --faults 100 --seed 1``: faults by the hundred and their effects."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tuner.judge import forecast
 from tuner.judge import plan as plans
 from tuner.judge.plan import BlockPlan, StudyPlan
 from tuner.phases import calibrate, contest, host_noise, measure
@@ -27,7 +28,7 @@ def brief(patch: pytest.MonkeyPatch, *, charts: bool) -> None:
         charts: whether reports have charts, a third of the time of a short study.
     """
     planned = plans.plan_blocks
-    for module in (plans, contest, host_noise, measure):
+    for module in (plans, forecast, contest, host_noise, measure):
         patch.setattr(module, "plan_blocks", _shortened(planned))
     patch.setattr(
         calibrate, "CLOSED", replace(plans.CLOSED, rounds=2, window_s=WINDOW_S, first_warmup_s=0.1)

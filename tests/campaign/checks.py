@@ -53,7 +53,7 @@ def broken(case: Case, place: Place, struck: Sequence[Ended], resumed: Ended) ->
 def _record_is_whole(
     case: Case, place: Place, struck: Sequence[Ended], resumed: Ended
 ) -> Iterator[str]:
-    study = place.folder / case.scenario.study
+    study = study_of(place, case.scenario)
     try:
         records = records_of(place, case.scenario)
         results = [evaluate(record) for record in records]
@@ -71,7 +71,7 @@ def _record_is_whole(
     reported: set[str] = set()
     for strike, ended in zip(case.strikes, struck, strict=True):
         reported |= {*ended.windows}
-        if case.scenario.repeats and not case.scenario.judged:
+        if case.scenario.anew:
             # It begins anew each time.
             reported.clear()
         if strike.fault.name == "removed folder" and ended.struck:
@@ -108,9 +108,9 @@ def _left(case: Case, place: Place) -> Iterator[str]:
             yield f"left: the claim of {claim.study}"
     for path in (*(folder / "tmp").iterdir(), *folder.glob(f"studies/*/{LOCK}")):
         yield f"left: {path.relative_to(folder)}"
-    lab = local.lab_folder(folder / case.scenario.study)
-    if case.scenario.lab != "simulated" and lab.exists():
-        yield f"left: {lab}"
+    for study in folder.glob("studies/*"):
+        if (lab := local.lab_folder(study)).exists():
+            yield f"left: {lab}"
     for words in _processes(place):
         yield f"left: the process {words}"
     yield from place.changed()
@@ -141,6 +141,15 @@ def _read(pid: int, name: str) -> str:
         return ""
 
 
+def study_of(place: Place, scenario: Scenario) -> Path:
+    """Return the folder of a scenario's study: the last one, if each command begins another."""
+    named = place.folder / scenario.study
+    if not scenario.anew:
+        return named
+    begun = named.parent.glob(f"{named.name}*")
+    return max(begun, key=lambda path: path.stat().st_ctime_ns, default=named)
+
+
 def records_of(place: Place, scenario: Scenario) -> list[Record]:
     """Return the records of a scenario's study.
 
@@ -148,7 +157,7 @@ def records_of(place: Place, scenario: Scenario) -> list[Record]:
         StoreError: there is none, or one cannot be read.
     """
     with within(place.namespace) if place.storage else nullcontext():
-        url = place.storage or sqlite_url(place.folder / scenario.study)
+        url = place.storage or sqlite_url(study_of(place, scenario))
         return [store.record() for store in open_all(url, writing=False)]
 
 

@@ -57,7 +57,14 @@ class Ended:
 def warm(ended: Ended) -> None:
     """Import all that a command imported, so that the following ones need not."""
     for name in ended.modules:
-        if name.partition(".")[0] in {"tuner", "optuna", "sqlalchemy", "alembic", "scipy", "jinja2"}:
+        if name.partition(".")[0] in {
+            "tuner",
+            "optuna",
+            "sqlalchemy",
+            "alembic",
+            "scipy",
+            "jinja2",
+        }:
             importlib.import_module(name)
 
 

@@ -37,14 +37,15 @@ class Labs(contextlib.ExitStack):
         with place(scenario.disk, network=scenario.lab == "here") as at:
             if scenario.lab == "database":
                 name, server = self._postgresql()
-                network = Network(name, served=(server.port,))
+                network = Network(name, served=(server.port,), elsewhere=True)
                 with within(name):
                     url = server.create(f"case{os.getpid()}_{next(self._count)}")
                 yield replace(at, namespace=name, networks=(network,), storage=url)
             elif scenario.lab == "hosts":
                 hosts = self._hosts()
                 networks = tuple(
-                    Network(host.namespace, "eth0", served=(22,)) for host in hosts.hosts.values()
+                    Network(host.namespace, "eth0", served=(22,), elsewhere=True)
+                    for host in hosts.hosts.values()
                 )
                 before = _state(hosts)
                 # The controller's own processes are found by their environment.
@@ -83,8 +84,11 @@ def _state(hosts: Bed) -> dict[str, object]:
 def _changed(hosts: Bed, before: dict[str, object]) -> list[str]:
     """Return what is not as it was on the hosts, each in a sentence."""
     now = _state(hosts)
-    wrong = [f"{name} is not as it was: {_differing(before[name], now[name])}" for name in now
-             if before[name] != now[name]]
+    wrong = [
+        f"{name} is not as it was: {_differing(before[name], now[name])}"
+        for name in now
+        if before[name] != now[name]
+    ]
     for name, host in hosts.hosts.items():
         wrong += [f"left on {name}: {path}" for path in host.root.glob("var/tmp/tuner-*")]
         said = subprocess.run(
@@ -96,6 +100,8 @@ def _changed(hosts: Bed, before: dict[str, object]) -> list[str]:
 
 def _differing(before: object, now: object) -> str:
     if isinstance(before, dict) and isinstance(now, dict):
-        keys = sorted(str(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        keys = sorted(
+            str(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key)
+        )
         return ", ".join(keys[:4])
     return f"{before} became {now}"[:200]

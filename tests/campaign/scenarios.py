@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Lab = Literal["simulated", "database", "here", "hosts"]
 """A simulated host, with a file or with a PostgreSQL for its record; or real servers and the real
@@ -44,16 +44,13 @@ class Scenario:
     """Files that the user gives to it."""
     judged: bool = True
     """Whether it ends with a verdict."""
+    anew: bool = False
+    """Whether each command begins a study of its own, in a folder whose name begins so."""
 
     @property
     def extends(self) -> bool:
         """True if the command adds to a study that another one began."""
         return self.after is not None and self.after.study == self.study
-
-    @property
-    def repeats(self) -> bool:
-        """True if the same line begins and resumes it."""
-        return self.begin == self.resume
 
 
 _OPTIMIZE = Scenario(
@@ -101,23 +98,24 @@ SIMULATED = (
 )
 
 
+_MEASURE: dict[str, Any] = {
+    "study": Path("studies/measure-"),
+    "lab": "here",
+    "disk": "160M",
+    "judged": False,
+    "anew": True,
+}
+
+
 def _here(server: str) -> tuple[Scenario, ...]:
     """Return the commands with real instances of a server."""
-    one = ("measure", "stock", "--server", server, *_REAL, "--name", "mine")
+    one = ("measure", "stock", "--server", server, *_REAL)
     two = ("compare", "stock", "hand", "--server", server, *_REAL, "--name", "mine")
     behind = ("measure", "stock", "--server", server, "--workload", "proxy", *_REAL)
     return (
+        Scenario(f"measure {server}", one, one, offers=_REALLY, **_MEASURE),
         Scenario(
-            f"measure {server}", one, one, lab="here", offers=_REALLY, disk="160M", judged=False
-        ),
-        Scenario(
-            f"measure {server} as a proxy",
-            (*behind, "--name", "mine"),
-            (*behind, "--name", "mine"),
-            lab="here",
-            offers=_REALLY | {"backend"},
-            disk="160M",
-            judged=False,
+            f"measure {server} as a proxy", behind, behind, offers=_REALLY | {"backend"}, **_MEASURE
         ),
         Scenario(
             f"compare {server}",
@@ -154,14 +152,14 @@ _ON_HOSTS = frozenset({"network", "servers", "hosts"})
 
 def _hosts() -> tuple[Scenario, ...]:
     """Return the commands that change hosts."""
-    away = ("measure", "stock", *_AWAY, *_REAL, "--name", "mine")
-    in_place = ("optimize", "--study", "static", *_AWAY, "--workload", "page.yaml")
+    away = ("measure", "stock", *_AWAY, *_REAL)
+    service = ("--workload", "page.yaml", "--in-place", "restarts-my-service")
+    in_place = ("optimize", "--study", "static", *_AWAY, *service)
     return (
-        Scenario("measure by SSH", away, away, lab="hosts", offers=_ON_HOSTS, judged=False),
+        Scenario("measure by SSH", away, away, offers=_ON_HOSTS, **{**_MEASURE, "lab": "hosts"}),
         Scenario(
             "optimize in place",
-            (*in_place, *_REAL, "--in-place", "restarts-my-service", "--trials", "1")
-            + ("--name", "mine"),
+            (*in_place, *_REAL, "--trials", "1", "--name", "mine"),
             ("optimize", "--resume", "--name", "mine", "--quiet"),
             lab="hosts",
             offers=_ON_HOSTS,

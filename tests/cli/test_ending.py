@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -20,7 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
+import sqlalchemy
 
 from tests.cli.conftest import Tuner
 from tuner.app.writing import cannot_write, writing
@@ -89,6 +92,22 @@ def test_too_little_memory_is_the_hosts(tuner: Tuner, monkeypatch: pytest.Monkey
     assert done.code == 3
     said = " ".join(done.err.split())
     assert said.startswith("tuner: out of memory; end other programs")
+    assert said.endswith("resume with --resume")
+
+
+def test_a_records_broken_disk_is_the_hosts(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's words and how to resume, though Optuna has hidden them; no bug of tuner."""
+
+    def unreadable(*_: object) -> None:
+        reason = sqlite3.OperationalError("disk I/O error")
+        hidden = sqlalchemy.exc.OperationalError("SELECT 1", None, reason)
+        raise optuna.exceptions.StorageInternalError("invalid data in the commit") from hidden
+
+    monkeypatch.setattr(nginx, "detect", unreadable)
+    done = tuner("optimize")
+    assert done.code == 3
+    said = " ".join(done.err.split())
+    assert said.startswith("tuner: the record cannot be read or written: disk I/O error; look at")
     assert said.endswith("resume with --resume")
 
 

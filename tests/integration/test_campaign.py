@@ -38,7 +38,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Campaign,
         yield campaign, list(cases(len(NAMES), SEED, known, CHOICE))
 
 
-@pytest.mark.parametrize("number", range(len(NAMES)), ids=[name.replace(" ", "-") for name in NAMES])
+@pytest.mark.parametrize(
+    "number", range(len(NAMES)), ids=[name.replace(" ", "-") for name in NAMES]
+)
 def test_a_fault_on_a_real_nginx_breaks_nothing(
     number: int, played: tuple[Campaign, list[Case]]
 ) -> None:

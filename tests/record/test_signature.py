@@ -50,6 +50,22 @@ def test_a_record_of_this_user_is_known_again(record: Record, tmp_path: Path) ->
     assert made_here(read_record(path)) == "here"
 
 
+def test_a_key_is_on_the_disk_before_it_signs(
+    unsigned: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power failure after the first signature leaves the key: its content, then its name."""
+    synchronised: list[str] = []
+
+    def noted(number: int) -> None:
+        synchronised.append(str(Path(f"/proc/self/fd/{number}").readlink()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    sign_beginning(unsigned)
+    content, name = synchronised
+    assert content.startswith(f"{key_file()}.")
+    assert name == str(key_file().parent)
+
+
 def test_a_record_from_before_slots_keeps_its_signature(unsigned: Record) -> None:
     """A record from before slots keeps its signature; a slot added later breaks it."""
     blocks = tuple(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tuner.app.progress import RunProgress
 from tuner.errors import StoreError
 from tuner.store.signature import sign, sign_beginning
+from tuner.store.storage import failed, failed_file
 from tuner.store.store import Store
 
 
@@ -36,5 +37,8 @@ def signed(stores: Callable[[], Iterable[Store]], progress: RunProgress) -> Iter
                 record = store.for_readers().record()
                 if (found := sign(record)) != record.signed:
                     store.set_signed(found)
-            except (OSError, StoreError) as error:
-                progress.note(f"the record is not signed, so 'tuner apply' will ask: {error}")
+            except Exception as error:
+                if not (isinstance(error, OSError | StoreError) or failed(error)):
+                    raise
+                words = failed_file(error) or error
+                progress.note(f"the record is not signed, so 'tuner apply' will ask: {words}")

@@ -18,7 +18,7 @@ import click
 from tuner.app.writing import cannot_write, is_hosts
 from tuner.cli.commands import cli, resume_command
 from tuner.cli.streams import Streams, prepare
-from tuner.errors import EXIT_BUG, EXIT_OK, HostError, Interrupted, TunerError
+from tuner.errors import EXIT_BUG, EXIT_OK, HostError, Interrupted, StoreError, TunerError
 
 _EXIT_USAGE = 2
 _FEW_FILES = 16
@@ -116,6 +116,12 @@ def _last_resort(error: Exception) -> int:
     if _is_out_of_files():
         # A library may turn the error into one of its own, as Alembic does into an assertion.
         return _say_resumable(HostError, "too many open files; raise the limit (ulimit -n)")
+    if "sqlalchemy" in sys.modules:
+        from tuner.store.storage import failed_file
+
+        if words := failed_file(error):
+            text = f"the record cannot be read or written: {words}; look at its disk (dmesg)"
+            return _say_resumable(StoreError, text)
     return _unforeseen(error)
 
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tuner.paths import state_dir
+from tuner.paths import state_dir, synchronise
 from tuner.record.file import small
 from tuner.record.model import Record, RecordSignatures
 
@@ -105,9 +105,13 @@ def _key() -> bytes:
         handle = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(_KEY_BYTES))
+            # Records that it signs are on the disk at once; a power failure must not part them.
+            file.flush()
+            os.fsync(file.fileno())
         # Unlike a rename, a link does not replace another process's key, and is atomic.
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(own)
+        synchronise(path.parent)
     finally:
         own.unlink(missing_ok=True)
     made = read_key()

@@ -11,6 +11,7 @@ import functools
 import os
 import random
 import re
+import sqlite3
 import time
 import weakref
 from collections.abc import Callable
@@ -346,6 +347,15 @@ def failed(error: BaseException) -> bool:
 
     kinds = (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError)
     return isinstance(error, kinds) or callable(getattr(error, "code", None))
+
+
+def failed_file(error: BaseException) -> str:
+    """Return SQLite's words about a file that it cannot use; empty for other errors."""
+    for cause in (error, error.__cause__):
+        original = getattr(cause, "orig", None)
+        if isinstance(original, sqlite3.OperationalError):
+            return str(original)
+    return ""
 
 
 def writes(method: Callable[_P, _T]) -> Callable[_P, _T]:

@@ -18,7 +18,9 @@ class Network:
     namespace: str
     device: str = "lo"
     served: Sequence[int] = ()
-    """Ports of the side that keeps its connections when they are half-open; empty: tuner's range."""
+    """Ports of the side that loses its connections if they are half-open; empty: tuner's range."""
+    elsewhere: bool = False
+    """True if the processes of the namespace are other hosts', which keep their power."""
 
     def inside(self, *command: str) -> list[str]:
         """Return a command that runs in the namespace."""

@@ -65,7 +65,5 @@ FAULTS = (
     Fault("interrupt twice", ROW, _twice, code=ENDED | {-signal.SIGINT}, by_the_clock=True),
     Fault("started twice", ROW, _started_twice),
     Fault("second study", ROW, _second_study, needs=frozenset({"locks"})),
-    Fault(
-        "edited file", ROW, _edit, needs=frozenset({"inputs"}), undo=_edit_back
-    ),
+    Fault("edited file", ROW, _edit, needs=frozenset({"inputs"}), undo=_edit_back),
 )

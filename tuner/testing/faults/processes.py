@@ -43,12 +43,12 @@ def _parent(pid: int) -> int:
 
 
 def _is_backend(pid: int) -> bool:
-    return "/backends/" in _words(pid) or _parent(pid) and "/backends/" in _words(_parent(pid))
+    return any("/backends/" in _words(each) for each in (pid, _parent(pid)))
 
 
 def _server(pid: int, *, master: bool, backend: bool = False) -> bool:
     name = _name(pid)
-    if name not in _SERVERS or bool(_is_backend(pid)) is not backend:
+    if name not in _SERVERS or _is_backend(pid) is not backend:
         return False
     return (_name(_parent(pid)) != name) is master
 
@@ -67,16 +67,23 @@ _PLACES = {"sshd": "hosts", "PostgreSQL": "database"}
 """Property of a scenario that has such a process, if not ``servers``."""
 
 
-def processes(target: FaultTarget) -> Iterator[int]:
-    """Yield the processes in the namespaces of the study, without this one."""
+def processes(target: FaultTarget, *, elsewhere: bool = False) -> Iterator[int]:
+    """Yield the processes of the study on its host, without this one.
+
+    Args:
+        target: what a fault strikes.
+        elsewhere: whether to yield those of other hosts too.
+    """
     for network in target.networks:
+        if network.elsewhere and not elsewhere:
+            continue
         asked = ["ip", "netns", "pids", network.namespace]
         done = subprocess.run(asked, capture_output=True, text=True, check=False)
         yield from (int(word) for word in done.stdout.split() if int(word) != os.getpid())
 
 
 def _victims(target: FaultTarget, kind: str) -> list[int]:
-    return [pid for pid in processes(target) if VICTIMS[kind](pid)]
+    return [pid for pid in processes(target, elsewhere=True) if VICTIMS[kind](pid)]
 
 
 def _signalled(number: signal.Signals) -> Callable[[FaultTarget], None]:

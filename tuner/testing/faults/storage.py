@@ -76,13 +76,19 @@ def _shut_down(target: FaultTarget) -> None:
 def _power_cut(target: FaultTarget) -> None:
     """Drop all that is not on the disk, and end every process of the study's host."""
     _shut_down(target)
-    for pid in processes(target):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    _end_all(target)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _remount(target: FaultTarget) -> None:
+def _end_all(target: FaultTarget) -> None:
+    for pid in processes(target):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _restart(target: FaultTarget) -> None:
+    """Begin anew with what is on the disk, as a restarted host does."""
+    _end_all(target)
     target.remount()
 
 
@@ -122,10 +128,10 @@ def _is_traced() -> bool:
 
 FAULTS = (
     Fault("full disk", ROW, _fill, _make_room, needs=_DISK),
-    Fault("read-only disk", ROW, _read_only, _remount, needs=_DISK),
-    Fault("broken disk", ROW, _shut_down, _remount, needs=_DISK),
+    Fault("read-only disk", ROW, _read_only, _restart, needs=_DISK),
+    Fault("broken disk", ROW, _shut_down, _restart, needs=_DISK),
     Fault("slow disk", ROW, _slow, needs=frozenset({"disk", "strace"})),
     Fault("removed folder", ROW, _remove_study),
     Fault("cut journal", ROW, _kill, _cut, code=KILLED),
-    Fault("power cut", "power", _power_cut, _remount, code=KILLED, needs=_DISK),
+    Fault("power cut", "power", _power_cut, _restart, code=KILLED, needs=_DISK),
 )
