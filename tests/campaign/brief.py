@@ -18,6 +18,8 @@ from tuner.phases import calibrate, contest, host_noise, measure
 from tuner.report import html
 
 WINDOW_S = 0.3
+_SAMPLES = 10
+"""Samples that a window needs; figures do not matter here."""
 
 
 def brief(patch: pytest.MonkeyPatch, *, charts: bool) -> None:
@@ -42,7 +44,7 @@ def _shortened(planned: Callable[..., StudyPlan]) -> Callable[..., StudyPlan]:
         whole = planned(*arguments, **more)
         return replace(
             whole,
-            aa_blocks=1,
+            aa_blocks=2,
             aa_instances=2,
             aa=_short(whole.aa),
             confirm=_short(whole.confirm),
@@ -50,6 +52,8 @@ def _shortened(planned: Callable[..., StudyPlan]) -> Callable[..., StudyPlan]:
             candidates=1,
             starts=None,
             points=0,
+            samples_needed=min(whole.samples_needed, _SAMPLES),
+            look_samples=min(whole.look_samples, _SAMPLES),
         )
 
     return shortened

@@ -47,7 +47,7 @@ def broken(case: Case, place: Place, struck: Sequence[Ended], resumed: Ended) ->
         yield f"cannot be resumed (exit code {resumed.code}): {_last(resumed.err)}"
     else:
         yield from _record_is_whole(case, place, struck, resumed)
-    yield from _left(case, place)
+    yield from _left(place)
 
 
 def _record_is_whole(
@@ -99,7 +99,7 @@ def _is_judged(
         yield "there is no report"
 
 
-def _left(case: Case, place: Place) -> Iterator[str]:
+def _left(place: Place) -> Iterator[str]:
     """Yield what remains besides the study: claims, locks, temporary files, processes."""
     folder = place.folder
     with pytest.MonkeyPatch.context() as patch:

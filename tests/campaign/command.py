@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -22,6 +24,8 @@ from tuner import cli
 from tuner.cli import run as cli_run
 from tuner.definition import study
 from tuner.measurement.window import Measurement
+from tuner.reading import located
+from tuner.reading.located import Node
 from tuner.store.store import Store
 from tuner.testing.faults import Crossings
 
@@ -29,6 +33,7 @@ Note = Callable[..., None]
 """Notes keys with values for the process that plays the case; it survives any end."""
 PATIENCE_S = {"simulated": 180.0, "database": 240.0, "here": 420.0, "hosts": 600.0}
 """Time limit for a command by its lab, many times what it takes without a fault."""
+_TOP = Path(__file__).resolve().parents[2]
 MARK = "TUNER_CAMPAIGN"
 """Environment variable of all that a command starts."""
 
@@ -52,20 +57,27 @@ class Ended:
     """Time on the simulated host at the last window."""
     modules: tuple[str, ...] = ()
     """Modules that it imported, if it came to its end."""
+    parsed: tuple[str, ...] = ()
+    """Files that it parsed."""
+
+
+_PARSED: dict[tuple[str, str], Node] = {}
+"""Files of tuner's own that every command parses, by text and path; nodes are frozen."""
+_PARTS = frozenset({"tuner", "optuna", "sqlalchemy", "alembic", "scipy", "jinja2"})
 
 
 def warm(ended: Ended) -> None:
-    """Import all that a command imported, so that the following ones need not."""
+    """Import and parse all that a command needed, so that the following ones need not."""
     for name in ended.modules:
-        if name.partition(".")[0] in {
-            "tuner",
-            "optuna",
-            "sqlalchemy",
-            "alembic",
-            "scipy",
-            "jinja2",
-        }:
+        if name.partition(".")[0] in _PARTS:
             importlib.import_module(name)
+    for path in ended.parsed:
+        if Path(path).is_relative_to(_TOP):
+            text = located.read_input_text(Path(path))
+            _PARSED.setdefault((text, path), located.parse_yaml(text, path))
+    # The forks need not look at these objects again, nor copy their pages.
+    gc.collect()
+    gc.freeze()
 
 
 def run(
@@ -113,6 +125,7 @@ def run(
         struck=any("struck" in line for line in lines),
         now_s=max((now for _, now in kept), default=now_s),
         modules=tuple(name for line in lines for name in line.get("modules", ())),
+        parsed=tuple(line["parsed"] for line in lines if "parsed" in line),
     )
 
 
@@ -178,6 +191,7 @@ class _Command:
             host.now_s = max(host.now_s, now_s + 60.0)
             clock = lambda: host.now_s  # noqa: E731
         brief(self._patch, charts=not simulated)
+        self._patch.setattr(located, "parse_yaml", self._parsing(located.parse_yaml))
         add_window, note = Store.add_window, self.note
 
         def noted(store: Store, block: int, window: Measurement) -> None:
@@ -185,6 +199,16 @@ class _Command:
             note(window=[identity(store._search.study_name, block, window), clock()])
 
         self._patch.setattr(Store, "add_window", noted)
+
+    def _parsing(self, parse: Callable[[str, str], Node]) -> Callable[[str, str], Node]:
+        def parsed(text: str, path: str) -> Node:
+            known = _PARSED.get((text, path))
+            if known is None:
+                known = parse(text, path)
+                self.note(parsed=path)
+            return known
+
+        return parsed
 
 
 def identity(record: str, block: int, window: Measurement) -> str:

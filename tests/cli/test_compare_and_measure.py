@@ -119,7 +119,7 @@ def test_measure_prints_figures_without_a_claim(tuner: Tuner, host: SimulatedHos
 
 @pytest.mark.usefixtures("host")
 def test_the_report_of_a_measurement_says_what_was_measured(tuner: Tuner) -> None:
-    """The report gives the figure in the words of ``tuner studies``, not as an unfinished study."""
+    """In the words of ``tuner studies``, not as an unfinished study, which could be resumed."""
     assert tuner("measure", "hand", "--time", "10s", "--rate", "600", "--name", "mine").code == 0
     row = json.loads(tuner("studies", "--json").out)["here"][0]
     assert re.match(r"hand: p99 \d.* at 600.*/s, median of \d+ of \d+ windows", row["sentence"])
@@ -129,6 +129,10 @@ def test_the_report_of_a_measurement_says_what_was_measured(tuner: Tuner) -> Non
     assert "Not calibrated" not in written()["report.md"].decode()
     found = json.loads(tuner("report", "mine", "--json").out)
     assert (found["status"], found["sentence"]) == ("measured", row["sentence"])
+    again = tuner("measure", "hand", "--time", "10s", "--rate", "600", "--name", "mine")
+    assert again.code == 3
+    assert "choose another --name, or leave it out" in " ".join(again.err.split())
+    assert "--resume" not in again.err
 
 
 def test_a_measurement_without_a_valid_window_says_why(tuner: Tuner, host: SimulatedHost) -> None:

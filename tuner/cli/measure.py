@@ -25,7 +25,7 @@ from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.study import BASE_STUDY, load_study
-from tuner.errors import DefinitionError, HostError, named
+from tuner.errors import DefinitionError, HostError, NameTakenError, named
 from tuner.judge.kinds import first_reason
 from tuner.measurement.latency import Latency
 from tuner.measurement.window import Measurement
@@ -105,7 +105,12 @@ def command(
     folder = STUDIES / definition.name
     turn = take_turn(folder, definition.inventory, caller)
     found = preflight_sized(partial(preflight, turn=turn), definition, folder, progress)
-    store = create_store(found, folder, command=caller.command)
+    try:
+        store = create_store(found, folder, command=caller.command)
+    except NameTakenError as error:
+        # It has one block, so there is nothing to resume.
+        words = f"a study called {definition.name!r} has been measured; choose another --name"
+        raise NameTakenError(f"{words}, or leave it out") from error
     with (
         study_metrics(metrics, definition, folder, progress),
         progress.live(),
