@@ -20,8 +20,8 @@ _REALLY = _EVERYWHERE | {"servers", "here", "network"}
 WORKLOAD = """\
 workload: mine
 connections: 8
-site: static
-requests: [{path: /1k.html}]
+site: [{path: /index.html, size: 1k}]
+requests: [{path: /index.html}]
 """
 
 
