@@ -80,20 +80,23 @@ def _record_is_whole(
     if lost := reported - {*there}:
         yield f"{len(lost)} of {len(reported)} reported windows are lost"
     if case.scenario.judged:
-        yield from _is_judged(study, records, results, resumed)
+        yield from _is_judged(case, study, results, resumed)
 
 
 def _is_judged(
-    study: Path, records: Sequence[Record], results: Sequence[StudyResult], resumed: Ended
+    case: Case, study: Path, results: Sequence[StudyResult], resumed: Ended
 ) -> Iterator[str]:
-    if any(record.ended_unix_s is None for record in records):
+    if any(result.record.ended_unix_s is None for result in results):
         yield "the study has no end"
     if all(result.contest is None and result.verdict is None for result in results):
         yield "the study has no verdict"
-    for result in results:
-        # What the command said is what the windows in the record give.
-        if len(results) == 1 and " ".join(result.sentence.split()) not in _plain(resumed.out):
-            yield f"the command did not say: {result.sentence}"
+    # What the command said is what the windows in the record give.
+    if (
+        case.scenario.says
+        and len(results) == 1
+        and _plain(results[0].sentence) not in _plain(resumed.out)
+    ):
+        yield f"the command did not say: {results[0].sentence}"
     report = study / "report.html"
     if not report.is_file() or report.stat().st_size < _LEAST_REPORT_BYTES:
         yield "there is no report"

@@ -25,6 +25,7 @@ from tuner.cli import run as cli_run
 from tuner.definition import study
 from tuner.measurement.window import Measurement
 from tuner.reading import located
+from tuner.reading.inputs import read_input_text
 from tuner.reading.located import Node
 from tuner.store.store import Store
 from tuner.testing.faults import Crossings
@@ -73,7 +74,7 @@ def warm(ended: Ended) -> None:
             importlib.import_module(name)
     for path in ended.parsed:
         if Path(path).is_relative_to(_TOP):
-            text = located.read_input_text(Path(path))
+            text = read_input_text(Path(path))
             _PARSED.setdefault((text, path), located.parse_yaml(text, path))
     # The forks need not look at these objects again, nor copy their pages.
     gc.collect()

@@ -6,6 +6,7 @@ In a third of the cases, a second fault strikes the resumption, which is then re
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -97,14 +98,16 @@ class Campaign:
         with self._labs.place(scenario) as at:
             for name, text in scenario.inputs.items():
                 (at.folder / name).write_text(text)
-            if scenario.after is None:
-                yield at, 0.0
-                return
-            before = self._kept / scenario.after.name
-            if not before.exists():
-                self._whole(scenario.after)
-            shutil.copytree(before, at.folder, dirs_exist_ok=True)
-            yield at, float((self._kept / f"{scenario.after.name}.now").read_text())
+            now_s = 0.0
+            if scenario.after is not None:
+                before = self._kept / scenario.after.name
+                if not before.exists():
+                    self._whole(scenario.after)
+                shutil.copytree(before, at.folder, dirs_exist_ok=True)
+                now_s = float((self._kept / f"{scenario.after.name}.now").read_text())
+            # What was there before the command is on the disk when its power is cut.
+            subprocess.run(["sync", "--file-system", at.folder], check=True)
+            yield at, now_s
 
 
 def target_of(case: Case, at: Place, strike: Strike) -> FaultTarget:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import shutil
 import subprocess
@@ -42,6 +43,8 @@ class Place:
     def remount(self) -> None:
         """Mount the file system again; its journal is replayed, as after a power failure."""
         assert self.image is not None
+        # A record that this process has read may be open until its objects are collected.
+        gc.collect()
         deadline = time.monotonic() + _PATIENCE_S
         while subprocess.run(["umount", self.folder], capture_output=True, check=False).returncode:
             if time.monotonic() > deadline:

@@ -44,6 +44,8 @@ class Scenario:
     """Files that the user gives to it."""
     judged: bool = True
     """Whether it ends with a verdict."""
+    says: bool = True
+    """Whether it prints the verdict's sentence, if there is one study."""
     anew: bool = False
     """Whether each command begins a study of its own, in a folder whose name begins so."""
 
@@ -87,6 +89,7 @@ SIMULATED = (
         ("ablate", "mine", "--time", "10s", "--quiet"),
         ("ablate", "mine", "--time", "10s", "--quiet"),
         after=_OPTIMIZE,
+        says=False,
     ),
     Scenario(
         "own workload",

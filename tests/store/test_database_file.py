@@ -70,6 +70,14 @@ def test_a_schema_that_computes_is_refused(folder: Path, statement: str, writing
     assert (folder / "record.db").read_bytes() == before
 
 
+def test_a_commit_survives_a_power_failure(folder: Path) -> None:
+    """SQLite also synchronises the folder, in which a commit removes its journal."""
+    with closing(database_file.connect(folder / "record.db", writing=True)) as connection:
+        (level,) = connection.execute("PRAGMA synchronous").fetchone()
+    extra = 3
+    assert level == extra
+
+
 def test_reading_changes_nothing(folder: Path) -> None:
     """Neither the file, nor its folder, nor an older schema, which would need an upgrade."""
     read(folder)
