@@ -50,7 +50,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a campaign draws from."""
+    """The scenarios and faults that a campaign draws from."""
 
     scenarios: Sequence[Scenario] = SCENARIOS
     faults: Sequence[Fault] = tuple(FAULTS.values())

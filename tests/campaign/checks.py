@@ -1,4 +1,4 @@
-"""What must hold after a case: one function that checks from outside, when all is over."""
+"""The invariants of a case: one function that checks from outside, when all is over."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def _is_judged(
         yield f"the command did not say: {results[0].sentence}"
     report = study / "report.html"
     if not report.is_file() or report.stat().st_size < _LEAST_REPORT_BYTES:
-        yield "there is no report"
+        yield "the report is missing"
 
 
 def _left(place: Place) -> Iterator[str]:
-    """Yield what remains besides the study: claims, locks, temporary files, processes."""
+    """Yield leftovers outside the study: claims, locks, temporary files, processes."""
     folder = place.folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))

@@ -1,4 +1,4 @@
-"""What cases share because it is slow to make: a PostgreSQL, and hosts that are reached by SSH."""
+"""Things that cases share because they are slow to make: a PostgreSQL, and hosts that are reached by SSH."""
 
 from __future__ import annotations
 

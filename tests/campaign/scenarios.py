@@ -43,11 +43,11 @@ class Scenario:
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Files that the user gives to it."""
     judged: bool = True
-    """Whether it ends with a verdict."""
+    """True if it ends with a verdict."""
     says: bool = True
-    """Whether it prints the verdict's sentence, if there is one study."""
+    """True if it prints the verdict's sentence, if there is one study."""
     anew: bool = False
-    """Whether each command begins a study of its own, in a folder whose name begins so."""
+    """True if each command begins a study of its own; ``study`` is then the beginning of its name."""
 
     @property
     def extends(self) -> bool:

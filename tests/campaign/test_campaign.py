@@ -34,7 +34,7 @@ CHOICE = Choice(
     ],
     [fault for fault in FAULTS.values() if not fault.by_the_clock],
 )
-"""Faults whose moment is a crossing; ``make campaign`` has those that real time decides too."""
+"""Faults at a crossing; ``make campaign`` has those that real time decides too."""
 USABLE = CHOICE.usable()
 COUNT = 2 * len(USABLE)
 NAMES = [

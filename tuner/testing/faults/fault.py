@@ -7,10 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-Row = str
-"""A row in the table of the campaign."""
-
-
 @dataclass(frozen=True, slots=True)
 class Network:
     """Where the packets of a command can be struck: one interface in a network namespace."""
@@ -56,7 +52,8 @@ class Fault:
     """One kind of fault."""
 
     name: str
-    row: Row
+    row: str
+    """Its row in the table of the campaign."""
     strike: Callable[[FaultTarget], None]
     """Called in the process, at the crossing."""
     heal: Callable[[FaultTarget], None] = lambda _: None
@@ -66,7 +63,7 @@ class Fault:
     needs: frozenset[str] = frozenset()
     """Properties that a scenario must have: ``disk``, ``servers``, ``network`` and so on."""
     ready: Callable[[FaultTarget], bool] = lambda _: True
-    """Whether there is something to strike at a crossing."""
+    """Returns True at a crossing if there is something to strike."""
     undo: Callable[[FaultTarget], None] | None = None
     """Undoes a change that the resumption may refuse, if its message says so."""
     by_the_clock: bool = False

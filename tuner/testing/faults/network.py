@@ -52,7 +52,7 @@ def _reset(target: FaultTarget) -> None:
 
 
 def _half_open(target: FaultTarget) -> None:
-    """Abort one side of every connection while no packet can tell the other side."""
+    """Abort one side of every connection while no packet reaches the other side."""
     for network in target.networks:
         served = " or ".join(f"sport = :{port}" for port in network.served)
         _run(network, "ip", "link", "set", network.device, "down")

@@ -1,4 +1,4 @@
-"""What people do while a command runs."""
+"""Actions of people while a command runs."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ VICTIMS: dict[str, Callable[[int], bool]] = {
     "sshd": lambda pid: _name(pid).startswith("sshd") and "sshd -D" not in _words(pid),
     "PostgreSQL": lambda pid: _words(pid).startswith("postgres: tuner"),
 }
-"""How a process of each kind is recognised, by its id."""
+"""Tests for a process of each kind, by its id."""
 _PLACES = {"sshd": "hosts", "PostgreSQL": "database"}
 """Property of a scenario that has such a process, if not ``servers``."""
 
