@@ -47,7 +47,7 @@ def broken(case: Case, place: Place, struck: Sequence[Ended], resumed: Ended) ->
         yield f"cannot be resumed (exit code {resumed.code}): {_last(resumed.err)}"
     else:
         yield from _record_is_whole(case, place, struck, resumed)
-    yield from _left(place)
+    yield from _left(place, case.scenario)
 
 
 def _record_is_whole(
@@ -102,14 +102,17 @@ def _is_judged(
         yield "the report is missing"
 
 
-def _left(place: Place) -> Iterator[str]:
+def _left(place: Place, scenario: Scenario) -> Iterator[str]:
     """Yield leftovers outside the study: claims, locks, temporary files, processes."""
     folder = place.folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         for claim in local.claims():
             yield f"left: the claim of {claim.study}"
-    for path in (*(folder / "tmp").iterdir(), *folder.glob(f"studies/*/{LOCK}")):
+    # The lock of a dead command is free; the file stays if the next one begins another study.
+    last = study_of(place, scenario)
+    locks = [last / LOCK] if scenario.anew else folder.glob(f"studies/*/{LOCK}")
+    for path in (*(folder / "tmp").iterdir(), *(each for each in locks if each.exists())):
         yield f"left: {path.relative_to(folder)}"
     for study in folder.glob("studies/*"):
         if (lab := local.lab_folder(study)).exists():

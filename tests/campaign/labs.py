@@ -1,4 +1,4 @@
-"""Things that cases share because they are slow to make: a PostgreSQL, and hosts that are reached by SSH."""
+"""Labs that cases share because they are slow to make: a PostgreSQL, and hosts over SSH."""
 
 from __future__ import annotations
 

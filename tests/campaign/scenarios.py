@@ -47,7 +47,7 @@ class Scenario:
     says: bool = True
     """True if it prints the verdict's sentence, if there is one study."""
     anew: bool = False
-    """True if each command begins a study of its own; ``study`` is then the beginning of its name."""
+    """True if each command begins another study; ``study`` is the beginning of their names."""
 
     @property
     def extends(self) -> bool:

@@ -85,8 +85,8 @@ def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
     )
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    # A commit ends with the removal of the journal, which a power failure undoes unless the folder is
-    # synchronised too: the default loses the last window (sqlite.org/pragma.html#pragma_synchronous).
+    # A commit removes the journal, which a power failure undoes unless the folder is synchronised
+    # too. The default loses the last window (https://www.sqlite.org/pragma.html#pragma_synchronous).
     for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "synchronous=EXTRA"):
         connection.execute(f"PRAGMA {pragma}")
     return connection

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """Where the packets of a command can be struck: one interface in a network namespace."""
