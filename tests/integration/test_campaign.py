@@ -1,4 +1,4 @@
-"""A few cases of the campaign on real servers, with the real generator, in every run.
+"""A few cases of the campaign on real servers, with the real generator.
 
 Real time decides what most of these faults meet; what must hold afterwards holds in any case.
 """
@@ -20,6 +20,8 @@ from tuner.testing.faults import FAULTS
 
 pytestmark = [
     pytest.mark.integration,
+    # Half a minute each, which is too long for every run.
+    pytest.mark.fleet,
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a network namespace"),
     pytest.mark.skipif(shutil.which("nginx") is None, reason="no nginx on this machine"),
