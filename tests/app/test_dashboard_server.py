@@ -10,9 +10,9 @@ import optuna
 import pytest
 
 from tuner.app.dashboard_server import COOKIE, Application, address, guarded
-from tuner.app.web_guard import Token, is_loopback
+from tuner.app.web_guard import ServiceToken, is_loopback
 
-TOKEN = Token("0123456789abcdef", given=False)
+TOKEN = ServiceToken("0123456789abcdef", given=False)
 HERE = "127.0.0.1"
 ELSEWHERE = "0.0.0.0"  # noqa: S104 - nothing listens
 

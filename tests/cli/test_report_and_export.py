@@ -17,7 +17,7 @@ from tests.cli.conftest import SHORT, STUDY, Tuner, written
 from tests.phases.rig import NAME
 from tests.store.workers import begin, simulated, whole, work
 from tuner.app import dashboard_server
-from tuner.app.web_guard import TOKEN_VARIABLE, Token
+from tuner.app.web_guard import TOKEN_VARIABLE, ServiceToken
 from tuner.judge.scoring import mean_loss
 from tuner.store.store import sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
@@ -166,7 +166,7 @@ def test_a_dashboard_for_other_machines_has_a_token(
     finished: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The address contains a new token, or names the variable that has the user's own."""
-    tokens: list[Token] = []
+    tokens: list[ServiceToken] = []
     extra = types.ModuleType("optuna_dashboard")
     monkeypatch.setattr(extra, "wsgi", lambda url: url, raising=False)
     monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)

@@ -17,7 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tuner.app.metrics_server import check_listen, listen_address, serving
 from tuner.app.progress import TerminalProgress
-from tuner.app.web_guard import TOKEN_VARIABLE, Token, token_for
+from tuner.app.web_guard import TOKEN_VARIABLE, ServiceToken, token_for
 from tuner.errors import DefinitionError, HostError
 from tuner.judge.results import StudyResult, evaluate
 from tuner.outputs.live_metrics import live_families, reason_kind
@@ -149,7 +149,7 @@ def test_nothing_but_the_metrics_is_served(path: str, host: str, status: int) ->
 
 def test_another_address_needs_the_token() -> None:
     """Without it, or with a wrong one, a scrape is refused; Prometheus sends it as a bearer's."""
-    token = Token("0123456789abcdef", given=False)
+    token = ServiceToken("0123456789abcdef", given=False)
     with serving(("127.0.0.1", 0), lambda: "# EOF\n", token) as url:
         port = int(re.findall(r":(\d+)/", url)[0])
         found = []
@@ -172,7 +172,7 @@ def test_only_an_address_beyond_loopback_has_a_token(monkeypatch: pytest.MonkeyP
     assert one.text != two.text
     assert one.text in one.words()
     monkeypatch.setenv(TOKEN_VARIABLE, "of-my-own-choosing")
-    assert token_for("192.0.2.1", "--metrics") == Token("of-my-own-choosing", given=True)
+    assert token_for("192.0.2.1", "--metrics") == ServiceToken("of-my-own-choosing", given=True)
     monkeypatch.setenv(TOKEN_VARIABLE, "with a blank and so on")
     with pytest.raises(DefinitionError, match="TUNER_TOKEN must have at least 16 characters"):
         check_listen("192.0.2.1:9464")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from tuner.app.web_guard import Token, names_listener
+from tuner.app.web_guard import ServiceToken, names_listener
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 """A WSGI application (PEP 3333)."""
@@ -35,7 +35,7 @@ class _QuietHandler(WSGIRequestHandler):
         """Print no line for each request: its query may hold the token."""
 
 
-def serve(application: Application, host: str, port: int, token: Token | None) -> None:
+def serve(application: Application, host: str, port: int, token: ServiceToken | None) -> None:
     """Serve an application at an address until the process is interrupted.
 
     Raises:
@@ -50,7 +50,7 @@ def serve(application: Application, host: str, port: int, token: Token | None) -
         server.serve_forever()
 
 
-def address(host: str, port: int, token: Token | None) -> str:
+def address(host: str, port: int, token: ServiceToken | None) -> str:
     """Return the URL that opens the dashboard."""
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     if token is None:
@@ -58,7 +58,7 @@ def address(host: str, port: int, token: Token | None) -> str:
     return f"{url}?token={'$TUNER_TOKEN' if token.given else token.text}"
 
 
-def guarded(application: Application, host: str, token: Token | None) -> Application:
+def guarded(application: Application, host: str, token: ServiceToken | None) -> Application:
     """Return the application behind the guard.
 
     Args:
@@ -88,7 +88,7 @@ def guarded(application: Application, host: str, token: Token | None) -> Applica
     return guard
 
 
-def _has_cookie(environ: dict[str, Any], token: Token) -> bool:
+def _has_cookie(environ: dict[str, Any], token: ServiceToken) -> bool:
     try:
         cookies = http.cookies.SimpleCookie(environ.get("HTTP_COOKIE", ""))
     except http.cookies.CookieError:

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from tuner.app.progress import RunProgress
-from tuner.app.web_guard import Token, names_listener, token_for
+from tuner.app.web_guard import ServiceToken, names_listener, token_for
 from tuner.definition.study import StudyDefinition
 from tuner.errors import DefinitionError, HostError, quoted
 from tuner.judge.results import evaluate
@@ -121,7 +121,7 @@ def _metrics(
 
 @contextlib.contextmanager
 def serving(
-    address: tuple[str, int], render: Callable[[], str], token: Token | None = None
+    address: tuple[str, int], render: Callable[[], str], token: ServiceToken | None = None
 ) -> Iterator[str]:
     """Serve a rendered exposition inside the block; yield its URL.
 
@@ -166,7 +166,7 @@ def serving(
 
 
 def _handler(
-    host: str, render: Callable[[], str], token: Token | None
+    host: str, render: Callable[[], str], token: ServiceToken | None
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = _PATIENCE_S

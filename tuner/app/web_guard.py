@@ -24,7 +24,7 @@ _USABLE = re.compile(r"[A-Za-z0-9._~-]{16,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ServiceToken:
     """The token that requests must have."""
 
     text: str
@@ -47,7 +47,7 @@ class Token:
         return f"Authorization: {_BEARER}{value}"
 
 
-def token_for(host: str, option: str) -> Token | None:
+def token_for(host: str, option: str) -> ServiceToken | None:
     """Return the token of a listener: none on loopback, otherwise that of TUNER_TOKEN or a new one.
 
     Args:
@@ -61,14 +61,14 @@ def token_for(host: str, option: str) -> Token | None:
         return None
     given = os.environ.get(TOKEN_VARIABLE)
     if given is None:
-        return Token(secrets.token_urlsafe(24), given=False)
+        return ServiceToken(secrets.token_urlsafe(24), given=False)
     if not _USABLE.fullmatch(given):
         raise DefinitionError(
             f"{TOKEN_VARIABLE} must have at least 16 characters; letters, digits, and . _ ~ - are"
             " allowed",
             path=option,
         )
-    return Token(given, given=True)
+    return ServiceToken(given, given=True)
 
 
 def is_loopback(host: str) -> bool:

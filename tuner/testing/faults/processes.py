@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tuner.servers.catalog import SERVERS
 from tuner.testing.faults.fault import Fault, FaultTarget, later
 
 ROW = "processes"
@@ -17,7 +18,6 @@ _PAUSE_S = (0.1, 0.5)
 """Shortest and longest time for which a process is stopped."""
 _WINDOW_S = 1.0
 """Longest time from a crossing to the signal of another process, so that it meets windows too."""
-_SERVERS = ("nginx", "caddy")
 
 
 def _name(pid: int) -> str:
@@ -48,7 +48,7 @@ def _is_backend(pid: int) -> bool:
 
 def _server(pid: int, *, master: bool, backend: bool = False) -> bool:
     name = _name(pid)
-    if name not in _SERVERS or _is_backend(pid) is not backend:
+    if name not in SERVERS or _is_backend(pid) is not backend:
         return False
     return (_name(_parent(pid)) != name) is master
 
