@@ -17,7 +17,9 @@ const SHORT: [&str; 8] = [
 fn servers_are_compared() {
     let (one, other) = (Responder::good(), Responder::good());
     let urls = [url(&one), url(&other)];
-    let arguments = [&["compare", &urls[0], &urls[1], "--json"][..], &SHORT].concat();
+    // So few that a busy host answers them all in time.
+    let slowly = SHORT.map(|word| if word == "-R4k" { "-R1k" } else { word });
+    let arguments = [&["compare", &urls[0], &urls[1], "--json"][..], &slowly].concat();
     let (text, errors, code) = output_of(&arguments);
     assert_eq!((errors.as_str(), code), ("", Some(0)), "{text}");
     let found: Value = serde_json::from_str(&text).unwrap();
@@ -30,9 +32,9 @@ fn servers_are_compared() {
     for (server, url) in found["servers"].as_array().unwrap().iter().zip(&urls) {
         assert_eq!(server["url"], **url);
         assert_eq!(server["completed"], server["offered"]);
-        // Half of 3,200 requests, within 6 standard deviations.
+        // Half of 800 requests, within 6 standard deviations.
         let offered = server["offered"].as_u64().unwrap();
-        assert!((1_360..1_840).contains(&offered), "{offered}");
+        assert!((280..520).contains(&offered), "{offered}");
     }
     assert!(
         found["servers"][0]["ratios"]
