@@ -103,6 +103,35 @@ def test_frequency_settings_and_irqbalance_are_read(tmp_path: Path) -> None:
     assert (found.turbo, found.irqbalance, found.isolated) == (True, True, (1,))
 
 
+@pytest.mark.parametrize(
+    ("affinity", "cpuset", "allowed"),
+    [
+        ("0-2", "0-3", (0, 1, 2, 3)),
+        ("0-1", "0-3", (0, 1)),
+        ("0-2", "0-2", (0, 1, 2)),
+        ("0-2", "", (0, 1, 2)),
+    ],
+    ids=["as begun", "the user's choice", "another set", "an unknown set"],
+)
+def test_a_process_may_use_isolated_cpus_unless_the_user_or_its_set_excludes_them(
+    tmp_path: Path, affinity: str, cpuset: str, allowed: tuple[int, ...]
+) -> None:
+    """The kernel begins all processes on the CPUs that are not isolated."""
+    write(
+        tmp_path,
+        {
+            f"{CPU}/online": "0-3",
+            f"{CPU}/isolated": "3",
+            "proc/self/status": f"Cpus_allowed_list:\t{affinity}",
+            "proc/self/cgroup": "0::/study",
+            "proc/self/mountinfo": "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
+            "sys/fs/cgroup/study/cpu.max": "max 100000",
+            "sys/fs/cgroup/cpuset.cpus.effective": cpuset,
+        },
+    )
+    assert topology_of(topology(str(tmp_path))).allowed == allowed
+
+
 def test_a_last_cache_that_leaves_out_its_own_cpu_is_unknown(tmp_path: Path) -> None:
     """Some kernels list caches wrongly; a private first level is no shared cache either."""
     index = f"{CPU}/cpu0/cache"

@@ -1,4 +1,4 @@
-"""CPU quotas of control groups, and their throttling, versions 1 and 2: see cgroups(7).
+"""CPU quotas of control groups, their throttling, and CPU sets, versions 1 and 2: see cgroups(7).
 
 The agent runs this file on other hosts, so it needs only the standard library of Python 3.8. A
 quota of any group above a process limits it, so every function walks up to the mounted root.
@@ -31,6 +31,18 @@ def quota(root: str = "/", pid: str = "self") -> dict[str, Any] | None:
         return None
     cpus, group = min(found)
     return {"group": group, "cpus": cpus}
+
+
+def cpuset(root: str = "/") -> str:
+    """Return the list of CPUs that the control groups above this process leave it.
+
+    It is empty if unknown, as in version 1.
+    """
+    found = (
+        _text(folder / "cpuset.cpus.effective").strip()
+        for folder, _ in _folders(root, _memberships(root, "self"))
+    )
+    return next(filter(None, found), "")
 
 
 def throttling(pids: Iterable[int], root: str = "/") -> dict[str, dict[str, float]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tuner.hosts.cgroups import quota
+from tuner.hosts.cgroups import cpuset, quota
 from tuner.hosts.interrupts import network_interrupts
 
 _CPU = "sys/devices/system/cpu"
@@ -34,6 +34,11 @@ def topology(root: str = "/") -> dict[str, Any]:
     if not online:
         online = allowed or list(range(os.cpu_count() or 1))
     allowed = sorted(set(allowed) & set(online)) or online
+    isolated = cpu_list(_text(top / "isolated"))
+    # Every process begins on the other CPUs, and may move to the isolated ones of its CPU set
+    # (Documentation/admin-guide/kernel-parameters.txt, isolcpus). A user's own choice stays.
+    if set(allowed) == set(online) - set(isolated):
+        allowed = sorted({*allowed, *(set(cpu_list(cpuset(root))) & set(isolated))})
     nodes = _nodes(Path(root) / _NODE)
     atoms = cpu_list(_text(Path(root) / _ATOM))
     capacities = _capacities(top, online)
@@ -50,7 +55,7 @@ def topology(root: str = "/") -> dict[str, Any]:
         ],
         "offline": sorted(known - set(online)),
         "allowed": allowed,
-        "isolated": cpu_list(_text(top / "isolated")),
+        "isolated": isolated,
         "quota": quota(root),
         "governor": _common(top, online, "scaling_governor"),
         "energy_preference": _common(top, online, "energy_performance_preference"),
