@@ -43,8 +43,9 @@ mount -t overlay -o lowerdir=/below,upperdir=/memory/upper,workdir=/memory/work 
 mount -t tmpfs -o mode=1777 tmpfs /root/tmp
 mount -t tmpfs -o mode=1777 tmpfs /root/var/tmp
 mount -t tmpfs tmpfs /root/run
-mkdir -m 1777 /root/run/lock /dev/shm
+mkdir -m 1777 /root/run/lock /dev/shm /dev/pts
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t devpts devpts /dev/pts
 mount -t 9p -o {_9P} results /root/mnt
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 for each in proc sys dev; do mount -o move /$each /root/$each; done
