@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +37,11 @@ class Installation:
         return run([str(self.environment / "bin" / command[0]), *command[1:]], self.elsewhere)
 
 
-def run(command: list[str], folder: Path) -> str:
+def run(command: list[str], folder: Path, **variables: str) -> str:
     """Run to the end without a trace of the checkout in the environment; return the output."""
     unset = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TUNER_LOADGEN")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= variables
     # The crates that others wrote are compiled once for the checkout and for the wheel.
     environment["CARGO_TARGET_DIR"] = str(TOP / "loadgen" / "target")
     done = subprocess.run(
@@ -58,16 +61,56 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     # By way of the source distribution: it must hold everything that a build needs.
     run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(top)], TOP)
     (sdist,) = top.glob("servertune-*.tar.gz")
-    pip = [sys.executable, "-m", "pip"]
-    run([*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(top), str(sdist)], top)
+    cargo = {"CARGO": str(cargo_of_the_checkout(top))} if holds_the_generator(sdist) else {}
+    wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    run([*wheel, "-w", str(top), str(sdist)], top, **cargo)
     (wheel,) = top.glob("servertune-*.whl")
     environment = top / "environment"
     run([sys.executable, "-m", "venv", str(environment)], top)
     pip = [str(environment / "bin" / "python"), "-m", "pip"]
     lock = str(TOP / "requirements.lock")
-    run([*pip, "install", "-q", "--require-hashes", "-r", lock], top)
-    run([*pip, "install", "-q", "--no-deps", str(wheel)], top)
+    # Compiling all modules of all packages would take longer than the tests, which import few.
+    run([*pip, "install", "-q", "--no-compile", "--require-hashes", "-r", lock], top)
+    run([*pip, "install", "-q", "--no-compile", "--no-deps", str(wheel)], top)
     return Installation(wheel=wheel, environment=environment, elsewhere=elsewhere)
+
+
+def holds_the_generator(sdist: Path) -> bool:
+    """Return whether a source distribution has all that the checkout's generator was built from.
+
+    cargo keeps the list of its inputs next to the program (The Cargo Book, "Build Cache").
+    """
+    crate = TOP / "loadgen"
+    kept = crate / "target" / "release" / "tuner-loadgen.d"
+    if not kept.is_file():
+        return False
+    read = shlex.split(kept.read_text().partition(": ")[2])
+    inputs = {crate / "Cargo.toml", crate / "Cargo.lock", *map(Path, read)}
+    with tarfile.open(sdist) as archive:
+        prefix = sdist.name.removesuffix(".tar.gz")
+        held = {Path(member.name).relative_to(prefix): member for member in archive}
+
+        def is_held(file: Path) -> bool:
+            member = held.get(file.relative_to(TOP))
+            found = member and archive.extractfile(member)
+            return bool(found) and found.read() == file.read_bytes()
+
+        return all(file.is_relative_to(TOP) and is_held(file) for file in inputs)
+
+
+def cargo_of_the_checkout(folder: Path) -> Path:
+    """Make a cargo that takes the checkout's crate in place of a copy elsewhere.
+
+    cargo would compile an equal crate again, for a minute: it knows a crate by its path.
+    """
+    program = folder / "cargo"
+    crate = TOP / "loadgen" / "Cargo.toml"
+    program.write_text(
+        "#!/bin/bash\nPATH=$PATH:$HOME/.cargo/bin exec cargo "
+        f'"${{@/#*\\/loadgen\\/Cargo.toml/{crate}}}"\n'
+    )
+    program.chmod(0o755)
+    return program
 
 
 def definitions(kind: str) -> set[str]:
