@@ -7,6 +7,7 @@ JSON from standard input and prints a line of JSON with the outcome of each.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import io
 import json
@@ -24,11 +25,15 @@ import pytest
 
 from tests.cli.conftest import simulate
 from tuner import cli
+from tuner.app import notes
 from tuner.cli import commands
 from tuner.testing.lab import Faults
 
 PATIENCE_S = 600
-LATE = ("optuna", "optuna.importance", "sqlalchemy.dialects.sqlite", "scipy.stats", "altair")
+LATE = (
+    *("optuna", "optuna.importance", "sqlalchemy.dialects.sqlite", "alembic.command", "psycopg"),
+    *("scipy.stats", "altair"),
+)
 """Modules that commands import late; loading them here saves an import in each fork."""
 Trouble = Callable[[Path], None]
 
@@ -141,10 +146,15 @@ def main() -> None:
     host = simulate(patch)
     # What ends after its beginning is enough, and quick.
     host.faults = Faults(host_gone=range(1000))
+    for name in ("NOISE_S", "_SPEED_S"):
+        patch.setattr(notes, name, 0.2)
     for name in commands.cli.list_commands(click.Context(commands.cli)):
         importlib.import_module(f"tuner.cli.{name}")
     for name in LATE:
         importlib.import_module(name)
+    # The forks need not look at these objects again, nor copy their pages.
+    gc.collect()
+    gc.freeze()
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         for line in sys.stdin:
