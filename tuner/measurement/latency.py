@@ -153,9 +153,11 @@ def encode(values_ns: Nanoseconds) -> str:
 
 def _encode(values_ns: Nanoseconds, weights: NDArray[np.int64] | NDArray[np.float64] | None) -> str:
     slots = _index(np.clip(values_ns, 0, _HIGHEST_NS))
-    counts = np.rint(np.bincount(slots, weights)).astype(np.int64)
+    # Tens of thousands of slots come before the first of usual latencies.
+    first = int(slots.min(initial=_SLOTS))
+    counts = np.rint(np.bincount(slots - first, weights)).astype(np.int64)
     occupied = np.flatnonzero(counts)
-    empty = np.diff(occupied, prepend=-1) - 1
+    empty = np.diff(occupied + first, prepend=-1) - 1
     # A word for the empty slots before an occupied one, if there are any, then one for its count.
     pairs = np.stack([-empty, counts[occupied]], axis=1).reshape(-1)
     words = _bytes_of(pairs[pairs != 0])
