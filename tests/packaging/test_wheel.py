@@ -62,8 +62,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(top)], TOP)
     (sdist,) = top.glob("servertune-*.tar.gz")
     cargo = {"CARGO": str(cargo_of_the_checkout(top))} if holds_the_generator(sdist) else {}
-    wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    run([*wheel, "-w", str(top), str(sdist)], top, **cargo)
+    pip = [sys.executable, "-m", "pip"]
+    build = [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    run([*build, "-w", str(top), str(sdist)], top, **cargo)
     (wheel,) = top.glob("servertune-*.whl")
     environment = top / "environment"
     run([sys.executable, "-m", "venv", str(environment)], top)
@@ -92,8 +93,8 @@ def holds_the_generator(sdist: Path) -> bool:
 
         def is_held(file: Path) -> bool:
             member = held.get(file.relative_to(TOP))
-            found = member and archive.extractfile(member)
-            return bool(found) and found.read() == file.read_bytes()
+            found = archive.extractfile(member) if member else None
+            return found is not None and found.read() == file.read_bytes()
 
         return all(file.is_relative_to(TOP) and is_held(file) for file in inputs)
 
