@@ -50,6 +50,11 @@ class Place:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.folder} is in use")
             time.sleep(0.02)
+        # The namespace of another test's host may hold the file system that failed, and a mount
+        # of the same file would be that one again.
+        copy = self.image.with_suffix(".copy")
+        shutil.copyfile(self.image, copy)
+        copy.replace(self.image)
         _mount(self.image, self.folder)
 
     def enter(self) -> None:
