@@ -28,20 +28,17 @@ import click
 
 from benchmarks import finding
 from benchmarks.finding import Finding, at_most
+from benchmarks.simulated_bench import simulated_bench
 from tuner.app.progress import RunProgress
-from tuner.goals.goals import Goals
-from tuner.measurement.stalls import StallRule
-from tuner.phases.bench import Bench
-from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
+from tuner.phases.study import StudySpec, run_study
 from tuner.record.file import write_record
 from tuner.record.model import Record
 from tuner.space.configuration import Configuration
 from tuner.space.space import load_space
 from tuner.store.store import Store, sqlite_url
-from tuner.testing.lab import Effect, SimulatedDeployer, SimulatedGenerator, SimulatedHost
+from tuner.testing.lab import Effect, SimulatedHost
 from tuner.testing.sample_record import sample_record
 from tuner.testing.simulate import Noise, SimulatedStalls
-from tuner.workload.workload import load_workload
 
 NAME = "growth"
 RATE_PER_S = 20_000.0
@@ -132,22 +129,7 @@ def record_study(folder: Path, *, hours: float, trials: int | None) -> list[Line
     store = Store.create(sqlite_url(folder), header, host.clock)
     store.add_configuration(host.describe(baseline))
     progress = Watched(store)
-    bench = Bench(
-        deployer=SimulatedDeployer(host),
-        generator=SimulatedGenerator(host),
-        store=store,
-        progress=progress,
-        baseline=baseline,
-        make_instance=host.instance,
-        describe=host.describe,
-        free_ports=host.free_ports,
-        workload=load_workload("static"),
-        goals=Goals.of("p99"),
-        rule=StallRule(),
-        gates=SATURATION_GATES,
-        seed=host.seed,
-        clock=host.clock,
-    )
+    bench = simulated_bench(host, store, progress, baseline)
     spec = StudySpec(
         space=space,
         allow=(),

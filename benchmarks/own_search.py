@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from benchmarks.goal import HORIZON_S, Step
 from benchmarks.replay import EACH_S, World, draw
+from benchmarks.simulated_bench import simulated_bench
 from tuner.generators.generator import Endpoint, WindowSpec
 from tuner.goals.goals import Goals
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import plan_blocks
-from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow
-from tuner.phases.bench import Bench, Silence
+from tuner.phases.bench import Silence
 from tuner.phases.search import SearchSpec, run_search
-from tuner.phases.study import SATURATION_GATES
 from tuner.record.model import Calibration
 from tuner.search.schedule import winner
 from tuner.space.configuration import Configuration
@@ -27,12 +26,10 @@ from tuner.store.store import Store
 from tuner.testing.lab import (
     Effect,
     Instance,
-    SimulatedDeployer,
-    SimulatedGenerator,
     SimulatedHost,
     values_of,
 )
-from tuner.workload.workload import Workload, load_workload
+from tuner.workload.workload import Workload
 
 _STUDY_S = 600.0
 """tuner's search is that of a ten-minute study, extended to the horizon."""
@@ -130,22 +127,7 @@ def ours(world: World, seed: int, time_s: float = HORIZON_S) -> list[Step]:
     )
     store.add_configuration(host.describe(baseline))
     watch = Watch(world, host, store, goals)
-    bench = Bench(
-        deployer=SimulatedDeployer(host),
-        generator=SimulatedGenerator(host),
-        store=store,
-        progress=watch,
-        baseline=baseline,
-        make_instance=host.instance,
-        describe=host.describe,
-        free_ports=host.free_ports,
-        workload=load_workload(world.table.workload),
-        goals=goals,
-        rule=StallRule(),
-        gates=SATURATION_GATES,
-        seed=seed,
-        clock=host.clock,
-    )
+    bench = simulated_bench(host, store, watch, baseline, world.table.workload)
     rate_per_s = world.table.rate_per_s
     calibration = _calibration(world, rate_per_s)
     store.set_calibration(calibration)

@@ -14,20 +14,17 @@ from pathlib import Path
 
 import click
 
+from benchmarks.simulated_bench import simulated_bench
 from tuner.app.metrics_server import study_metrics
 from tuner.app.progress import RunProgress
 from tuner.definition.study import load_study
-from tuner.goals.goals import Goals
 from tuner.judge.results import evaluate
-from tuner.measurement.stalls import StallRule
-from tuner.phases.bench import Bench
-from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
+from tuner.phases.study import StudySpec, run_study
 from tuner.report.html import render_html
 from tuner.space.space import load_space
 from tuner.store.store import Store, sqlite_url
-from tuner.testing.lab import SimulatedDeployer, SimulatedGenerator, SimulatedHost
+from tuner.testing.lab import SimulatedHost
 from tuner.testing.simulate import SimulatedStalls
-from tuner.workload.workload import load_workload
 
 NAME = "simulated"
 TIME_S = 600.0
@@ -87,22 +84,7 @@ def main(*, scraped: bool) -> None:
         header = host.header(NAME, baseline, "p99")
         store = Store.create(sqlite_url(Path(name)), header, host.clock)
         store.add_configuration(host.describe(baseline))
-        bench = Bench(
-            deployer=SimulatedDeployer(host),
-            generator=SimulatedGenerator(host),
-            store=store,
-            progress=progress,
-            baseline=baseline,
-            make_instance=host.instance,
-            describe=host.describe,
-            free_ports=host.free_ports,
-            workload=load_workload("static"),
-            goals=Goals.of("p99"),
-            rule=StallRule(),
-            gates=SATURATION_GATES,
-            seed=host.seed,
-            clock=host.clock,
-        )
+        bench = simulated_bench(host, store, progress, baseline)
         spec = StudySpec(
             space=space,
             allow=(),

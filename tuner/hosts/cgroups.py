@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tuner.hosts.kernel_files import text_of
+
 
 def quota(root: str = "/", pid: str = "self") -> dict[str, Any] | None:
     """Return the smallest CPU quota above a process; None without one.
@@ -39,7 +41,7 @@ def cpuset(root: str = "/") -> str:
     It is empty if unknown, as in version 1.
     """
     found = (
-        _text(folder / "cpuset.cpus.effective").strip()
+        text_of(folder / "cpuset.cpus.effective").strip()
         for folder, _ in _folders(root, _memberships(root, "self"))
     )
     return next(filter(None, found), "")
@@ -75,10 +77,10 @@ def throttling(pids: Iterable[int], root: str = "/") -> dict[str, dict[str, floa
 
 def quota_of(folder: Path) -> float | None:
     """Return the CPU quota of one control group, in CPUs; None without one."""
-    words = _text(folder / "cpu.max").split()
+    words = text_of(folder / "cpu.max").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        words = [_text(folder / name).strip() for name in names]
+        words = [text_of(folder / name).strip() for name in names]
     # Without a quota version 2 has "max", and version 1 has -1.
     if len(words) != 2 or not all(word.isdigit() for word in words) or int(words[1]) == 0:
         return None
@@ -86,7 +88,7 @@ def quota_of(folder: Path) -> float | None:
 
 
 def _memberships(root: str, pid: str) -> str:
-    return _text(Path(root) / "proc" / pid / "cgroup")
+    return text_of(Path(root) / "proc" / pid / "cgroup")
 
 
 def _folders(root: str, memberships: str) -> Iterable[tuple[Path, str]]:
@@ -128,7 +130,7 @@ def _below(path: str, top: str) -> str | None:
 def _mounts(path: Path) -> dict[str | None, list[tuple[str, str]]]:
     """Return mount points and their roots, by ``cpu`` (version 1) and an empty text (version 2)."""
     found: dict[str | None, list[tuple[str, str]]] = {}
-    for line in _text(path).splitlines():
+    for line in text_of(path).splitlines():
         fields, dash, rest = line.partition(" - ")
         words, kind = fields.split(), rest.split()
         if not dash or len(words) < 5 or len(kind) < 3:
@@ -142,12 +144,5 @@ def _mounts(path: Path) -> dict[str | None, list[tuple[str, str]]]:
 
 def _counts(path: Path) -> dict[str, int]:
     """Return the lines ``name number`` of a file."""
-    lines = [line.split() for line in _text(path).splitlines()]
+    lines = [line.split() for line in text_of(path).splitlines()]
     return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

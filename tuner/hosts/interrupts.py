@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tuner.hosts.kernel_files import entries_of, text_of
+
 
 def network_interrupts(root: str = "/") -> list[dict[str, Any]]:
     """Return the interrupts of all network cards that have had one since the boot.
@@ -22,15 +24,15 @@ def network_interrupts(root: str = "/") -> list[dict[str, Any]]:
         that handle it; ``per_s``, its mean rate since the boot.
     """
     proc = Path(root) / "proc"
-    counts, up_s = _counts(_text(proc / "interrupts")), _up_s(_text(proc / "uptime"))
+    counts, up_s = _counts(text_of(proc / "interrupts")), _up_s(text_of(proc / "uptime"))
     found = []
-    for card in _paths(Path(root) / "sys" / "class" / "net"):
+    for card in entries_of(Path(root) / "sys" / "class" / "net"):
         for irq in _irqs(card / "device"):
             if counts.get(irq) and up_s:
                 folder = proc / "irq" / str(irq)
                 # The kernel chooses one of the allowed CPUs; not all kernels show which.
-                cpus = _text(folder / "effective_affinity_list").strip()
-                cpus = cpus or _text(folder / "smp_affinity_list").strip()
+                cpus = text_of(folder / "effective_affinity_list").strip()
+                cpus = cpus or text_of(folder / "smp_affinity_list").strip()
                 per_s = round(counts[irq] / up_s, 1)
                 found.append({"device": card.name, "irq": irq, "cpus": cpus, "per_s": per_s})
     return found
@@ -46,11 +48,11 @@ def _irqs(device: Path) -> list[int]:
     except (OSError, RuntimeError):
         return []
     for folder in (place, place.parent):
-        messages = sorted(int(each.name) for each in _paths(folder / "msi_irqs"))
+        messages = sorted(int(each.name) for each in entries_of(folder / "msi_irqs"))
         if messages:
             return messages
     # Without message-signalled interrupts there is one line; 0 stands for none.
-    line = _text(place / "irq").strip()
+    line = text_of(place / "irq").strip()
     return [int(line)] if re.match(r"^[1-9]\d{0,5}$", line) else []
 
 
@@ -69,17 +71,3 @@ def _counts(text: str) -> dict[int, int]:
 def _up_s(text: str) -> float:
     seconds = re.match(r"^\d+(\.\d+)?", text)
     return float(seconds.group()) if seconds else 0.0
-
-
-def _paths(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Iterable
 
 from tuner.hosts.cgroups import throttling
+from tuner.hosts.kernel_files import text_of
 
 SECTOR_BYTES = 512
 """Unit of /proc/diskstats, for disks of any sector size (kernel, iostats.rst)."""
@@ -64,7 +65,7 @@ def _with_children(pids: Iterable[int], top: Path) -> list[int]:
     """
     found = list(dict.fromkeys(pids))
     for pid in found:  # grows
-        words = _text(top / str(pid) / "task" / str(pid) / "children").split()
+        words = text_of(top / str(pid) / "task" / str(pid) / "children").split()
         found += [child for child in map(int, words) if child not in found]
     return found
 
@@ -77,7 +78,7 @@ def _core_times(top: Path) -> dict[str, Any]:
     """
     ticks = os.sysconf("SC_CLK_TCK")
     free_s = {}
-    for line in _text(top / "stat").splitlines():
+    for line in text_of(top / "stat").splitlines():
         name, *fields = line.split()
         if name.startswith("cpu") and name != "cpu":
             free_s[int(name[3:])] = sum(int(fields[column]) for column in _FREE) / ticks
@@ -206,7 +207,7 @@ def _fields(path: Path) -> dict[str, int]:
 def _host(proc: Path) -> dict[str, Any]:
     received, sent = _network(proc / "net" / "dev")
     read_bytes, written_bytes = _disks(proc / "diskstats")
-    load = _text(proc / "loadavg").split()
+    load = text_of(proc / "loadavg").split()
     return {
         "received_bytes": received,
         "sent_bytes": sent,
@@ -218,7 +219,7 @@ def _host(proc: Path) -> dict[str, Any]:
 
 def _network(path: Path) -> tuple[int, int]:
     received = sent = 0
-    for line in _text(path).splitlines():
+    for line in text_of(path).splitlines():
         _, colon, rest = line.partition(":")
         numbers = rest.split()
         if colon and len(numbers) >= 9:
@@ -229,7 +230,7 @@ def _network(path: Path) -> tuple[int, int]:
 
 def _disks(path: Path) -> tuple[int, int]:
     read_bytes = written_bytes = 0
-    for line in _text(path).splitlines():
+    for line in text_of(path).splitlines():
         fields = line.split()
         if len(fields) >= 10 and _is_disk(fields[2]):
             read_bytes += int(fields[5]) * SECTOR_BYTES
@@ -239,10 +240,3 @@ def _disks(path: Path) -> tuple[int, int]:
 
 def _is_disk(name: str) -> bool:
     return not _LAYERS.match(name) and (_BLOCK / name).exists()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -15,6 +15,7 @@ from typing import Any
 
 from tuner.hosts.cgroups import cpuset, quota
 from tuner.hosts.interrupts import network_interrupts
+from tuner.hosts.kernel_files import entries_of, text_of
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
@@ -29,20 +30,20 @@ def topology(root: str = "/") -> dict[str, Any]:
         root: folder that holds ``proc`` and ``sys``; another one in tests.
     """
     top, proc = Path(root) / _CPU, Path(root) / "proc"
-    online = cpu_list(_text(top / "online")) or _folders(top)
+    online = cpu_list(text_of(top / "online")) or _folders(top)
     allowed = cpu_list(_status(proc / "self" / "status", "Cpus_allowed_list"))
     if not online:
         online = allowed or list(range(os.cpu_count() or 1))
     allowed = sorted(set(allowed) & set(online)) or online
-    isolated = cpu_list(_text(top / "isolated"))
+    isolated = cpu_list(text_of(top / "isolated"))
     # Every process begins on the other CPUs, and may move to the isolated ones of its CPU set
     # (Documentation/admin-guide/kernel-parameters.txt, isolcpus). A user's own choice stays.
     if set(allowed) == set(online) - set(isolated):
         allowed = sorted({*allowed, *(set(cpu_list(cpuset(root))) & set(isolated))})
     nodes = _nodes(Path(root) / _NODE)
-    atoms = cpu_list(_text(Path(root) / _ATOM))
+    atoms = cpu_list(text_of(Path(root) / _ATOM))
     capacities = _capacities(top, online)
-    known = set(cpu_list(_text(top / "present"))) | set(_folders(top, every=True))
+    known = set(cpu_list(text_of(top / "present"))) | set(_folders(top, every=True))
     return {
         "cpus": [
             {
@@ -124,11 +125,11 @@ def _shared(folder: Path, name: str) -> list[int]:
 
 def _either(folder: Path, listed: str, masks: Iterable[str]) -> list[int]:
     """Return the CPUs of a list, or of the mask that older kernels have alone."""
-    found = cpu_list(_text(folder / listed))
+    found = cpu_list(text_of(folder / listed))
     if found:
         return found
     for mask in masks:
-        text = _text(folder / mask).strip().replace(",", "")
+        text = text_of(folder / mask).strip().replace(",", "")
         if re.match(r"^[0-9a-fA-F]+$", text):
             bits = int(text, 16)
             return [bit for bit in range(bits.bit_length()) if bits >> bit & 1]
@@ -151,14 +152,14 @@ def _folders(top: Path, *, every: bool = False) -> list[int]:
     found = []
     for name in _names(top):
         number = re.match(r"^cpu(\d+)$", name)
-        if number and (every or _text(top / name / "online").strip() != "0"):
+        if number and (every or text_of(top / name / "online").strip() != "0"):
             found.append(int(number.group(1)))
     return sorted(found)
 
 
 def _common(top: Path, cpus: Iterable[int], name: str) -> str:
     """Return the values of a frequency setting over all CPUs, such as ``performance``."""
-    texts = {_text(_folder(top, cpu) / "cpufreq" / name).strip() for cpu in cpus}
+    texts = {text_of(_folder(top, cpu) / "cpufreq" / name).strip() for cpu in cpus}
     return ", ".join(sorted(texts - {""}))
 
 
@@ -174,13 +175,13 @@ def _turbo(top: Path) -> bool | None:
 def _runs(proc: Path, program: str) -> bool:
     """Return whether a program runs."""
     return any(
-        _text(proc / name / "comm").strip() == program for name in _names(proc) if name.isdigit()
+        text_of(proc / name / "comm").strip() == program for name in _names(proc) if name.isdigit()
     )
 
 
 def _status(path: Path, name: str) -> str:
     """Return one line ``name: value`` of a file."""
-    for line in _text(path).splitlines():
+    for line in text_of(path).splitlines():
         key, _, value = line.partition(":")
         if key == name:
             return value.strip()
@@ -193,7 +194,7 @@ def _known(number: int | None) -> int | None:
 
 
 def _number(path: Path) -> int | None:
-    text = _text(path).strip()
+    text = text_of(path).strip()
     return int(text) if re.match(r"^-?\d{1,18}$", text) else None
 
 
@@ -202,14 +203,4 @@ def _folder(top: Path, cpu: int) -> Path:
 
 
 def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(each.name for each in folder.iterdir())
-    except OSError:
-        return []
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return [each.name for each in entries_of(folder)]
