@@ -5,6 +5,10 @@
 //! leaves more at the end of its slices than the others is first held: it works in its own slices
 //! only. All then have their slices to themselves, and the others work off what they were set back
 //! by. If its backlog grows even so, it gets no more requests in this window.
+//!
+//! A host that stops all instances at once is no fault of one: while nobody answers, whoever had the
+//! last slice has left most. So an instance is late only if what it left at the end of its last two
+//! slices is more than another left at the end of a slice between them.
 
 /// The excess over the others that is a backlog, as a share of a slice's requests.
 const BACKLOG: f64 = 0.25;
@@ -38,6 +42,8 @@ struct Arm {
     /// The requests that its last slice left, as a share of those that were due in it; `None` before
     /// its first slice.
     left: Option<f64>,
+    /// The number of its last slice among all slices of the window, from 1; 0 before its first one.
+    slice: u64,
     /// Slices in a row with a backlog, and the start of the first of them.
     slices: u32,
     since: u64,
@@ -49,10 +55,23 @@ struct Arm {
     until: Option<u64>,
 }
 
+impl Arm {
+    /// Return how it stands while nothing new is known.
+    fn standing(&self) -> Standing {
+        if self.held.is_some() {
+            Standing::Held
+        } else {
+            Standing::KeepsUp
+        }
+    }
+}
+
 /// The backlogs of all instances.
 #[derive(Debug)]
 pub struct Backlogs {
     arms: Vec<Arm>,
+    /// The slices that have ended.
+    ended: u64,
 }
 
 impl Backlogs {
@@ -60,6 +79,7 @@ impl Backlogs {
     pub fn new(arms: usize) -> Self {
         Self {
             arms: vec![Arm::default(); arms],
+            ended: 0,
         }
     }
 
@@ -73,13 +93,18 @@ impl Backlogs {
         left: usize,
     ) -> Standing {
         let share = left as f64 / offered.max(1) as f64;
-        self.arms[arm].left = Some(share);
-        let best = self.best();
+        self.ended += 1;
+        let last = std::mem::replace(&mut self.arms[arm].slice, self.ended);
+        let before = self.arms[arm].left.replace(share);
+        let others = self.least_of_others(arm, last);
         let arm = &mut self.arms[arm];
         if arm.until.is_some() {
             return Standing::GivenUp;
         }
-        let late = best.is_some_and(|best| share >= best + BACKLOG);
+        let (Some(before), Some(others)) = (before, others) else {
+            return arm.standing();
+        };
+        let late = before.min(share) >= others + BACKLOG;
         if !late || left < LEAST || arm.exempt {
             (arm.slices, arm.held) = (0, None);
             return Standing::KeepsUp;
@@ -110,12 +135,14 @@ impl Backlogs {
         }
     }
 
-    /// Return the least share that an instance left in its last slice, once all have had a slice. One
-    /// that was given up leaves nothing.
-    fn best(&self) -> Option<f64> {
-        let serving = self.arms.iter().filter(|arm| arm.until.is_none());
-        let shares: Option<Vec<f64>> = serving.map(|arm| arm.left).collect();
-        shares?.into_iter().reduce(f64::min)
+    /// Return the least share that another instance left in a slice after this one; `None` if none of
+    /// them has had one. An instance that was given up leaves nothing, and does not count.
+    fn least_of_others(&self, arm: usize, after: u64) -> Option<f64> {
+        let others = self.arms.iter().enumerate();
+        others
+            .filter(|(place, other)| *place != arm && other.until.is_none() && other.slice > after)
+            .filter_map(|(_, other)| other.left)
+            .reduce(f64::min)
     }
 
     /// Return the time in which each instance fell behind until it was given up; `None` of those that
@@ -150,22 +177,40 @@ mod tests {
     /// An instance above its capacity is held and then given up, and stays so.
     #[test]
     fn a_backlog_that_grows_is_given_up() {
-        let (standings, span) = standings(5, &[10, 40, 40, 45, 75, 100, 0, 0]);
+        let (standings, span) = standings(5, &[10, 40, 40, 40, 45, 75, 100, 0]);
         let expected = [
-            KeepsUp, KeepsUp, KeepsUp, Held, Held, GivenUp, GivenUp, GivenUp,
+            KeepsUp, KeepsUp, KeepsUp, KeepsUp, Held, Held, GivenUp, GivenUp,
         ];
         assert_eq!(standings, expected);
-        assert_eq!(span, Some((40, 220)));
+        assert_eq!(span, Some((80, 260)));
     }
 
     /// After a long stall, a server works off its backlog in its own slices.
     #[test]
     fn a_backlog_that_shrinks_is_worked_off() {
         let (standings, span) = standings(0, &[0, 60, 60, 300, 260, 200, 150, 90, 40, 20, 70]);
-        assert_eq!(standings[..3], [KeepsUp; 3]);
-        assert_eq!(standings[3..9], [Held; 6]);
+        assert_eq!(standings[..4], [KeepsUp; 4]);
+        assert_eq!(standings[4..9], [Held; 5]);
         assert_eq!(standings[9..], [KeepsUp; 2]);
         assert_eq!(span, None);
+    }
+
+    /// While the host stops all instances, whoever had the last slice has left most.
+    #[test]
+    fn a_stall_of_all_is_nobodys_backlog() {
+        for arms in 2..6 {
+            let mut backlogs = Backlogs::new(arms);
+            let mut order: Vec<usize> = (0..arms).collect();
+            let mut number = 0;
+            for set in 0..40 {
+                order.rotate_left(set % 3);
+                for arm in &order {
+                    number += 1;
+                    let due = 100 * (set + 1);
+                    assert_eq!(backlogs.note(*arm, (number, number), 100, due), KeepsUp);
+                }
+            }
+        }
     }
 
     /// Where answers take longer than a slice, all instances leave many requests.
@@ -192,9 +237,9 @@ mod tests {
     #[test]
     fn a_backlog_that_stays_is_none() {
         let (standings, span) = standings(0, &[60; 20]);
-        assert_eq!(standings[..2], [KeepsUp; 2]);
-        assert_eq!(standings[2..10], [Held; 8]);
-        assert_eq!(standings[10..], [KeepsUp; 10]);
+        assert_eq!(standings[..3], [KeepsUp; 3]);
+        assert_eq!(standings[3..11], [Held; 8]);
+        assert_eq!(standings[11..], [KeepsUp; 9]);
         assert_eq!(span, None);
     }
 
