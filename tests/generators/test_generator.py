@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -248,6 +250,26 @@ def test_the_slices_of_a_set_may_have_the_same_arrivals(case: Case) -> None:
     assert (one // (2 * slice_ns) == other // (2 * slice_ns)).all()
     one, other = (samples(raw).intended_ns for raw in run(case, window))
     assert (one % slice_ns).tolist() != (other % slice_ns).tolist()
+
+
+@pytest.mark.parametrize("case", [pytest.param("native", marks=needs_nginx)], indirect=True)
+def test_a_stall_of_all_instances_gives_none_of_them_up(case: Case) -> None:
+    """Both fall behind while the host stands still, and both answer everything afterwards."""
+
+    def stall() -> None:
+        for number, wait_s in ((signal.SIGSTOP, 0.4), (signal.SIGCONT, 1.5)):
+            time.sleep(wait_s)
+            for pid in case.one.pids:
+                os.kill(pid, number)
+
+    stalling = threading.Thread(target=stall)
+    stalling.start()
+    found = run(case, replace(shared(case), duration_s=2.4))
+    stalling.join()
+    assert [raw.completed for raw in found] == [raw.offered for raw in found]
+    for raw in found:
+        latency_ns = samples(raw).completed_ns - samples(raw).intended_ns
+        assert latency_ns.max() > 1_000_000_000
 
 
 @pytest.mark.parametrize("case", [pytest.param("native", marks=needs_nginx)], indirect=True)
