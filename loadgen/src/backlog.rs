@@ -6,9 +6,9 @@
 //! only. All then have their slices to themselves, and the others work off what they were set back
 //! by. If its backlog grows even so, it gets no more requests in this window.
 //!
-//! A host that stops all instances at once is no fault of one: while nobody answers, whoever had the
-//! last slice has left most. So an instance is late only if what it left at the end of its last two
-//! slices is more than another left at the end of a slice between them.
+//! The host may stop all instances at once. Their backlogs then grow together, and the instance that
+//! had the last slice has the largest one. So an instance is late only if both of its last two slices
+//! left more requests than a slice of another instance between them.
 
 /// The excess over the others that is a backlog, as a share of a slice's requests.
 const BACKLOG: f64 = 0.25;
@@ -43,7 +43,7 @@ struct Arm {
     /// its first slice.
     left: Option<f64>,
     /// The number of its last slice among all slices of the window, from 1; 0 before its first one.
-    slice: u64,
+    last: u64,
     /// Slices in a row with a backlog, and the start of the first of them.
     slices: u32,
     since: u64,
@@ -56,7 +56,7 @@ struct Arm {
 }
 
 impl Arm {
-    /// Return how it stands while nothing new is known.
+    /// Return how it stood after its last slice.
     fn standing(&self) -> Standing {
         if self.held.is_some() {
             Standing::Held
@@ -94,7 +94,7 @@ impl Backlogs {
     ) -> Standing {
         let share = left as f64 / offered.max(1) as f64;
         self.ended += 1;
-        let last = std::mem::replace(&mut self.arms[arm].slice, self.ended);
+        let last = std::mem::replace(&mut self.arms[arm].last, self.ended);
         let before = self.arms[arm].left.replace(share);
         let others = self.least_of_others(arm, last);
         let arm = &mut self.arms[arm];
@@ -140,7 +140,7 @@ impl Backlogs {
     fn least_of_others(&self, arm: usize, after: u64) -> Option<f64> {
         let others = self.arms.iter().enumerate();
         others
-            .filter(|(place, other)| *place != arm && other.until.is_none() && other.slice > after)
+            .filter(|(place, other)| *place != arm && other.until.is_none() && other.last > after)
             .filter_map(|(_, other)| other.left)
             .reduce(f64::min)
     }
@@ -195,19 +195,17 @@ mod tests {
         assert_eq!(span, None);
     }
 
-    /// While the host stops all instances, whoever had the last slice has left most.
+    /// While the host stops all instances, their backlogs grow together.
     #[test]
     fn a_stall_of_all_is_nobodys_backlog() {
         for arms in 2..6 {
             let mut backlogs = Backlogs::new(arms);
             let mut order: Vec<usize> = (0..arms).collect();
-            let mut number = 0;
             for set in 0..40 {
                 order.rotate_left(set % 3);
+                let left = 100 * (set + 1);
                 for arm in &order {
-                    number += 1;
-                    let due = 100 * (set + 1);
-                    assert_eq!(backlogs.note(*arm, (number, number), 100, due), KeepsUp);
+                    assert_eq!(backlogs.note(*arm, (0, 1), 100, left), KeepsUp);
                 }
             }
         }
