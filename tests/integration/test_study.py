@@ -108,6 +108,18 @@ class Lab:
             for window in block.windows
         }
 
+    def is_measuring(self, phase: Phase) -> bool:
+        """Return whether the latest block is of this phase, runs and has a window."""
+        if not (self.study / "record.db").exists():
+            return False
+        blocks = self.record().blocks
+        latest = blocks[-1] if blocks else None
+        return (
+            latest is not None
+            and (latest.phase, latest.state) == (phase, "running")
+            and len(latest.windows) >= 1
+        )
+
     def left(self) -> list[str]:
         """Return processes that live in the study's lab, or came from its copy of the generator."""
         return [*processes_in(self.instances), *processes_in(self.folder / "bin")]
@@ -156,17 +168,12 @@ def measuring(lab: Lab, phase: Phase, process: subprocess.Popen[str]) -> bool:
 
     A block that went on could end before a signal reaches it.
     """
-    if not (lab.study / "record.db").exists():
+    # A look without a stop says no nearly always, and takes no time from the study.
+    if not lab.is_measuring(phase):
         return False
     process.send_signal(signal.SIGSTOP)
     try:
-        blocks = lab.record().blocks
-        latest = blocks[-1] if blocks else None
-        found = (
-            latest is not None
-            and (latest.phase, latest.state) == (phase, "running")
-            and len(latest.windows) >= 1
-        )
+        found = lab.is_measuring(phase)
     except StoreError:
         found = False  # Stopped in a write.
     if not found:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from tests.measurement.windows import window
-from tests.phases.rig import Rig, all_the_same, blocks, rig
+from tests.phases.rig import Notes, Rig, all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
 from tuner.generators.generator import Next, WindowPlan
 from tuner.judge.forecast import Question
@@ -19,11 +19,12 @@ from tuner.judge.plan import Budget
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.window import RawWindow
 from tuner.phases.probe import sampling_of
+from tuner.phases.repeat import MOST_REPEATS
 from tuner.phases.study import calibrate
 from tuner.reading.located import parse_duration_s
 from tuner.stats.power import minimum_detectable_effect
-from tuner.testing.lab import Effect, Faults, SimulatedGenerator, Truth
-from tuner.testing.simulate import Noise
+from tuner.testing.lab import Effect, Faults, SimulatedGenerator, SimulatedHost, Truth
+from tuner.testing.simulate import Noise, SimulatedStalls
 
 
 def test_the_load_point_is_seventy_per_cent_of_the_baselines_capacity() -> None:
@@ -229,6 +230,30 @@ def test_the_load_of_a_given_rate_is_stated_and_kept() -> None:
 
 def _notes(made: Rig) -> list[str]:
     return made.progress.notes
+
+
+@dataclass
+class GetsNoisy(Notes):
+    """A host whose cores begin to stall after the probe."""
+
+    host: SimulatedHost = field(default_factory=SimulatedHost)
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """Implement ``Progress.phase``."""
+        super().phase(title, expected_s)
+        if "A/A" in title:
+            self.host.stalls = SimulatedStalls(per_s=100.0, mean_us=10_000.0)
+
+
+def test_a_host_that_gets_noisy_after_the_probe_is_calibrated_all_the_same() -> None:
+    """The A/A blocks show what a request is worth there, and the plan follows them."""
+    made = rig(truth=all_the_same)
+    made.progress = GetsNoisy(host=made.host)
+    ready = calibrate(made.bench(), made.spec)
+    states = [block.state for block in blocks(made.record(), "aa")]
+    assert states == ["invalid"] * MOST_REPEATS + ["complete"] * ready.plan.aa_blocks
+    assert 0.1 < ready.calibration.effective_share < 0.5
+    assert any("trying again with what these windows show" in note for note in made.progress.notes)
 
 
 def test_a_given_rate_is_never_lowered() -> None:

@@ -13,7 +13,7 @@ from tuner.judge.plan import Sampling
 from tuner.measurement.cycles import Instants
 from tuner.measurement.stalls import CYCLES, SPANS, Span
 from tuner.measurement.window import RawWindow, Samples
-from tuner.phases.probe import sampling
+from tuner.phases.probe import sampling, sampling_again
 
 SECONDS = 4
 
@@ -94,3 +94,40 @@ def test_without_a_stall_rule_every_request_counts() -> None:
     """On a single core the arms still take turns in slices."""
     found = sampling([window(*queue(20.0, 0.7))], None, 35_000, slices=True)
     assert (found.effective_share, found.slice_ms, found.level) == (1.0, 50.0, 0)
+
+
+def test_windows_that_show_more_stalls_than_the_probe_change_the_sampling() -> None:
+    """The host was quiet for the seconds of the probe; the slices stay."""
+    quiet = chosen(window(*queue(100.0, 0.7)), 7_000)
+    stalls = Host(60, SECONDS).stalls(seed=3)
+    found = sampling_again([window(*queue(100.0, 0.7, stalls), stalls)], CYCLES, quiet)
+    assert found is not None
+    assert found.effective_share < 0.8 * quiet.effective_share
+    assert found.slice_ms == quiet.slice_ms
+
+
+def test_requests_that_are_held_back_raise_the_level() -> None:
+    """A lock of a cache lets some requests wait for half a second, longer than the probe lasts."""
+    begun, ended = queue(20.0, 0.2)
+    held = ended.copy()
+    held[::500] += 500_000_000
+    stalls = Host(60, SECONDS).stalls(seed=3)
+    probed = chosen(window(begun, ended, stalls), 10_000)
+    found = sampling_again([window(begun, held, stalls)], CYCLES, probed)
+    assert found is not None
+    assert found.level > probed.level
+
+
+def test_windows_like_those_of_the_probe_change_nothing() -> None:
+    """Another reason made the block invalid."""
+    one, other = (window(*queue(100.0, 0.7, seed=seed)) for seed in (1, 2))
+    assert sampling_again([other], CYCLES, chosen(one, 7_000)) is None
+
+
+def test_without_busy_cycles_the_sampling_stays() -> None:
+    """A rule of spans has no level, and no rule leaves nothing out."""
+    found = window(*queue(100.0, 0.7))
+    before = Sampling(0.1)
+    assert sampling_again([found], SPANS, before) is None
+    assert sampling_again([found], None, before) is None
+    assert sampling_again([], CYCLES, before) is None

@@ -14,7 +14,7 @@ from tuner.judge.load_point import Capacity, StudyLoad, two_digits
 from tuner.judge.plan import CLOSED, FIXED, BlockPlan, Budget, Design, StudyPlan
 from tuner.judge.scoring import BASELINE, counted_windows, differences
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec
+from tuner.phases.block import Arm, BlockSpec, Witness, see_nothing
 from tuner.phases.repeat import repeat_until_complete
 from tuner.record.model import Block, Calibration
 from tuner.space.configuration import Configuration
@@ -65,8 +65,11 @@ def run_aa(
     baseline: Configuration,
     rate_per_s: float,
     plan: StudyPlan,
+    witness: Witness = see_nothing,
 ) -> list[Block]:
     """Measure blocks of identical instances, in the same way as candidates.
+
+    ``witness`` sees each of their windows.
 
     Raises:
         InvalidBlockError: the baseline cannot hold this rate here.
@@ -86,7 +89,7 @@ def run_aa(
             needs_all=True,
             seek=bench.goals.seek,
         )
-        blocks.append(repeat_until_complete(bench, spec))
+        blocks.append(repeat_until_complete(bench, spec, witness=witness))
         bench.progress.step(
             f"A/A block {index + 1} of {plan.aa_blocks}", (plan.aa_blocks - index - 1) * cost_s
         )

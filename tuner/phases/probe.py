@@ -157,23 +157,50 @@ def sampling(
     if rule.level is None:
         share = _effective_share(windows, rule)
         return Sampling(share, 0.0) if share > 0 else replace(ASSUMED, slice_ms=0.0)
-    at = {level: replace(rule, level=level) for level in _LEVELS}
-    levels = {level: _effective_share(windows, at[level]) for level in _LEVELS}
-    most = max(levels.values())
-    if not most > 0:
+    level, share = _lowest_level(windows, rule)
+    if not share > 0:
         return replace(ASSUMED, slice_ms=_SLICES_MS[-1] if slices else 0.0)
-    level = next(level for level, share in levels.items() if share >= _LOW_LEVEL * most)
     if not slices:
-        return Sampling(levels[level], 0.0, level)
+        return Sampling(share, 0.0, level)
     long_enough = [ms for ms in _SLICES_MS if ms >= _LEAST_MULTIPLE * _typical_ms(windows)]
     full = [ms for ms in long_enough if ms * rate_per_s >= 1e3 * _LEAST_REQUESTS]
     lengths = full or long_enough[-1:]
-    shares = {ms: _effective_share(windows, at[level], ms) for ms in lengths}
+    leveled = replace(rule, level=level)
+    shares = {ms: _effective_share(windows, leveled, ms) for ms in lengths}
     best = max(shares.values(), default=0.0)
     if not best > 0:
-        return Sampling(levels[level], 0.0, level)
+        return Sampling(share, 0.0, level)
     length_ms = next(ms for ms, share in shares.items() if share >= _NEARLY * best)
     return Sampling(shares[length_ms], length_ms, level)
+
+
+def sampling_again(
+    seen: Sequence[RawWindow], rule: StallRule | None, before: Sampling
+) -> Sampling | None:
+    """Return the sampling that A/A windows show, or None if it is the one of the probe.
+
+    The probe is short: the host may have been quieter then, and requests that the server holds back
+    for longer than a window of the probe were not yet outstanding. All instances are identical, so
+    the choice favours no configuration.
+
+    Args:
+        seen: windows of identical instances, with their samples.
+        rule: the stall rule; None without one.
+        before: the sampling of the probe.
+    """
+    windows = [window for window in seen if isinstance(window.samples, Samples)]
+    if rule is None or rule.level is None or not windows:
+        return None
+    level, share = _lowest_level(windows, rule)
+    nothing_new = level == before.level and share >= _NEARLY * before.effective_share
+    return None if nothing_new or not share > 0 else Sampling(share, before.slice_ms, level)
+
+
+def _lowest_level(windows: Sequence[RawWindow], rule: StallRule) -> tuple[int, float]:
+    """Return the lowest level that leaves enough, and the effective samples per request there."""
+    at = {level: _effective_share(windows, replace(rule, level=level)) for level in _LEVELS}
+    enough = _LOW_LEVEL * max(at.values())
+    return next((level, share) for level, share in at.items() if share >= enough)
 
 
 def _typical_ms(windows: Sequence[RawWindow]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.errors import HostError, InstrumentError, UnreachableError
 from tuner.phases.bench import Bench
-from tuner.phases.block import BlockSpec, Drop, keep_all, run_block
+from tuner.phases.block import BlockSpec, Drop, Witness, keep_all, run_block, see_nothing
 from tuner.record.model import Block
 
 _CALLED = {"aa": "A/A"}
@@ -28,7 +28,9 @@ class InvalidBlockError(HostError):
         self.overloaded = overloaded
 
 
-def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
+def repeat_until_complete(
+    bench: Bench, spec: BlockSpec, drop: Drop = keep_all, witness: Witness = see_nothing
+) -> Block:
     """Run a block, and repeat it while it fails for reasons other than the configurations.
 
     Raises:
@@ -38,7 +40,7 @@ def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) 
     for attempt in range(1, MOST_REPEATS + 1):
         failure: Exception | None = None
         try:
-            block = run_block(bench, spec, drop)
+            block = run_block(bench, spec, drop, witness)
             problem, overloaded = block.reason, any(window.bad for window in block.windows)
         except (HostError, InstrumentError) as error:
             if attempt == MOST_REPEATS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from tuner.judge.load_point import Capacity, StudyLoad, load_point, lower
 from tuner.judge.overhead import overhead
 from tuner.judge.plan import ASSUMED, FIXED, Budget, Design, Sampling, StudyPlan
 from tuner.measurement.stalls import SPANS
-from tuner.measurement.window import Gates
+from tuner.measurement.window import Gates, RawWindow
 from tuner.phases.bench import Bench
 from tuner.phases.calibrate import (
     calibration,
@@ -23,7 +24,7 @@ from tuner.phases.calibrate import (
     run_aa,
 )
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
-from tuner.phases.probe import OverloadedError, sampling_of, settle
+from tuner.phases.probe import OverloadedError, sampling_again, sampling_of, settle
 from tuner.phases.repeat import InvalidBlockError
 from tuner.phases.search import SearchSpec, run_search
 from tuner.record.model import Block, Calibration, Record
@@ -38,7 +39,7 @@ SATURATION_GATES = Gates(samples_needed=20)
 """Gates of closed loops. They count answers and resolve no tail, and an application that answers 50
 requests a second is a server too."""
 _LOAD_ATTEMPTS = 3
-"""Load points that are tried, each lower, until the baseline keeps up."""
+"""Attempts at the A/A blocks: at lower load points, or with another sampling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +223,32 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
 def _noise(
     bench: Bench, spec: StudySpec, load: StudyLoad, capacity: Capacity
 ) -> tuple[Sampling, StudyPlan, list[Block], StudyLoad]:
-    """Measure A/A blocks, at a lower load point if the baseline does not keep up in them."""
+    """Measure A/A blocks, again if the baseline does not keep up or too few requests count.
+
+    They are then measured at a lower load point, or in windows that their own sampling asks for.
+    """
+    sampling: Sampling | None = None
     for attempt in range(1, _LOAD_ATTEMPTS + 1):
-        sampling, load = probe_load(bench, load, capacity)
+        if sampling is None:
+            sampling, load = probe_load(bench, load, capacity)
         plan = _planned(bench, load.rate_per_s, spec, sampling)
         ready = gated(bench, plan, sampling.level)
+        seen: deque[RawWindow] = deque(maxlen=plan.aa.rounds * plan.aa_instances)
         try:
-            blocks = run_aa(ready, bench.baseline, load.rate_per_s, plan)
+            blocks = run_aa(ready, bench.baseline, load.rate_per_s, plan, seen.append)
         except InvalidBlockError as error:
-            if load.given or not error.overloaded or attempt == _LOAD_ATTEMPTS:
+            again = None if error.overloaded else sampling_again(seen, bench.rule, sampling)
+            if attempt == _LOAD_ATTEMPTS:
                 raise
-            load = lower(load)
-            bench.progress.note(f"{error}; trying {load.rate_per_s:,.0f}/s")
+            if error.overloaded and not load.given:
+                load = lower(load)
+                bench.progress.note(f"{error}; trying {load.rate_per_s:,.0f}/s")
+            elif again is not None:
+                bench.progress.note(f"{error}; trying again with what these windows show")
+                bench.progress.note(_words(again))
+            else:
+                raise
+            sampling = again
         else:
             return sampling, plan, blocks, load
     raise AssertionError("the last attempt returns or raises")
