@@ -25,7 +25,7 @@ from tuner.testing.lab import (
     SimulatedGenerator,
     SimulatedHost,
 )
-from tuner.testing.simulate import Noise
+from tuner.testing.simulate import Noise, SimulatedStalls
 from tuner.workload.wire import Wire
 from tuner.workload.workload import Workload
 
@@ -65,6 +65,21 @@ class Notes(Silence):
     def phase(self, title: str, expected_s: float) -> None:  # noqa: ARG002 - the port's name
         """Implement ``Progress.phase``."""
         self.phases.append(title)
+
+
+@dataclass
+class GetsNoisy(Notes):
+    """Progress of a host whose cores begin to stall when a phase begins."""
+
+    host: SimulatedHost = field(default_factory=SimulatedHost)
+    at: str = ""
+    """Part of the phase's title."""
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """Implement ``Progress.phase``."""
+        super().phase(title, expected_s)
+        if self.at in title:
+            self.host.stalls = SimulatedStalls(per_s=100.0, mean_us=10_000.0)
 
 
 @dataclass

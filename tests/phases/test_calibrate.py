@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from tests.measurement.windows import window
-from tests.phases.rig import Notes, Rig, all_the_same, blocks, rig
+from tests.phases.rig import GetsNoisy, Rig, all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
 from tuner.generators.generator import Next, WindowPlan
 from tuner.judge.forecast import Question
@@ -23,8 +23,8 @@ from tuner.phases.repeat import MOST_REPEATS
 from tuner.phases.study import calibrate
 from tuner.reading.located import parse_duration_s
 from tuner.stats.power import minimum_detectable_effect
-from tuner.testing.lab import Effect, Faults, SimulatedGenerator, SimulatedHost, Truth
-from tuner.testing.simulate import Noise, SimulatedStalls
+from tuner.testing.lab import Effect, Faults, SimulatedGenerator, Truth
+from tuner.testing.simulate import Noise
 
 
 def test_the_load_point_is_seventy_per_cent_of_the_baselines_capacity() -> None:
@@ -232,23 +232,10 @@ def _notes(made: Rig) -> list[str]:
     return made.progress.notes
 
 
-@dataclass
-class GetsNoisy(Notes):
-    """A host whose cores begin to stall after the probe."""
-
-    host: SimulatedHost = field(default_factory=SimulatedHost)
-
-    def phase(self, title: str, expected_s: float) -> None:
-        """Implement ``Progress.phase``."""
-        super().phase(title, expected_s)
-        if "A/A" in title:
-            self.host.stalls = SimulatedStalls(per_s=100.0, mean_us=10_000.0)
-
-
 def test_a_host_that_gets_noisy_after_the_probe_is_calibrated_all_the_same() -> None:
     """The A/A blocks show what a request is worth there, and the plan follows them."""
     made = rig(truth=all_the_same)
-    made.progress = GetsNoisy(host=made.host)
+    made.progress = GetsNoisy(host=made.host, at="A/A")
     ready = calibrate(made.bench(), made.spec)
     states = [block.state for block in blocks(made.record(), "aa")]
     assert states == ["invalid"] * MOST_REPEATS + ["complete"] * ready.plan.aa_blocks

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tuner.judge.load_point import Capacity, load_point
-from tuner.judge.plan import plan_blocks
+from tuner.judge.load_point import Capacity, StudyLoad, load_point
+from tuner.judge.plan import ASSUMED, Sampling, StudyPlan, plan_blocks
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.bottleneck import busy_share
-from tuner.measurement.window import Gates, Measurement
+from tuner.measurement.window import Gates, Measurement, RawWindow
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import limit_point, measure_capacity
+from tuner.phases.probe import sampling_again
 from tuner.phases.study import SATURATION_GATES, StudySpec, gated, probe_load
+
+_ATTEMPTS = 3
+"""Most blocks of a measurement, of which the last one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +34,55 @@ class Measured:
 def measure_one(bench: Bench, spec: StudySpec) -> Measured:
     """Measure the capacity, then one block of windows at the load point.
 
-    With a latency limit the load point is the highest rate that meets it.
+    With a latency limit the load point is the highest rate that meets it. A block without a valid
+    window is measured again, if its windows show that longer ones, or another level of the busy
+    cycles, leave enough requests.
     """
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline)
     load = load_point(capacity, spec.rate_per_s)
-    if not load.given and bench.goals.mode == "open" and not bench.goals.seek:
-        _, load = probe_load(bench, load, capacity)
-    plan = plan_blocks(bench.goals, load.rate_per_s, spec.time_s, exclusive=bench.exclusive)
+    sampling = ASSUMED
+    if bench.goals.mode == "open" and not bench.goals.seek:
+        sampling, load = probe_load(bench, load, capacity)
     if bench.goals.seek:
+        plan = _planned(bench, spec, load, ASSUMED)
         load = limit_point(gated(bench, plan), bench.baseline, bench.goals.seek, load, plan)
-    gates = Gates(samples_needed=plan.samples_needed)
-    bench.progress.phase("measuring", plan.confirm.cost_s(1))
-    block = run_block(
-        replace(bench, gates=gates),
-        BlockSpec(
-            phase="aa",
-            index=0,
-            arms=(Arm(BASELINE, bench.baseline),),
-            plan=plan.confirm,
-            mode=bench.goals.mode,
-            rate_per_s=load.rate_per_s,
-            needs_all=False,
-        ),
-    )
+    windows: tuple[Measurement, ...] = ()
+    for attempt in range(_ATTEMPTS):
+        plan = _planned(bench, spec, load, sampling)
+        bench.progress.phase("measuring", plan.confirm.cost_s(1))
+        ready = replace(
+            bench,
+            gates=Gates(samples_needed=plan.samples_needed),
+            rule=gated(bench, plan, sampling.level).rule,
+        )
+        seen: list[RawWindow] = []
+        block = _block(bench, plan, load.rate_per_s, attempt)
+        windows = run_block(ready, block, witness=seen.append).windows
+        again = sampling_again(seen, bench.rule, sampling)
+        if again is None or any(window.valid for window in windows):
+            break
+        sampling = again
     bench.store.set_ended()
-    busy = busy_share(block.windows, bench.store.record().cores)
+    busy = busy_share(windows, bench.store.record().cores)
     load = load.probed(busy)
-    return Measured(capacity, load.rate_per_s, load.words(spec.server_cores), busy, block.windows)
+    return Measured(capacity, load.rate_per_s, load.words(spec.server_cores), busy, windows)
+
+
+def _block(bench: Bench, plan: StudyPlan, rate_per_s: float, index: int) -> BlockSpec:
+    return BlockSpec(
+        phase="aa",
+        index=index,
+        arms=(Arm(BASELINE, bench.baseline),),
+        plan=plan.confirm,
+        mode=bench.goals.mode,
+        rate_per_s=rate_per_s,
+        needs_all=False,
+    )
+
+
+def _planned(bench: Bench, spec: StudySpec, load: StudyLoad, sampling: Sampling) -> StudyPlan:
+    whole = replace(sampling, slice_ms=0.0)
+    return plan_blocks(
+        bench.goals, load.rate_per_s, spec.time_s, exclusive=bench.exclusive, sampling=whole
+    )
