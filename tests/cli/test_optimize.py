@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from tests.cli.conftest import SHORT, STUDY, Tuner, windows_of, written
 from tuner.app import optimizing, resume
 from tuner.errors import Interrupted
 from tuner.hosts import local
+from tuner.hosts.host_locks import LOCK
 from tuner.stats.margin import Margin
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
@@ -195,6 +198,23 @@ def test_a_finished_study_is_not_measured_again(
     assert (done.code, done.out) == (0, finished("report", "mine", "--quiet").out)
     assert "mine is over, so nothing is measured" in done.err
     assert Store.open(sqlite_url(STUDY), "mine").record().ended_unix_s == before.ended_unix_s
+
+
+def test_what_a_dead_command_left_of_a_finished_study_is_removed(finished: Tuner) -> None:
+    """A lock of a command that died after its last window goes when the outcome is shown again."""
+    lock = STUDY / LOCK
+    lock.write_text("")
+    assert finished("optimize", "--resume").code == 0
+    assert not lock.exists()
+
+
+def test_a_finished_study_that_another_command_writes_is_not_shown_again(finished: Tuner) -> None:
+    """The results are written by one command at a time."""
+    with (STUDY / LOCK).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = finished("optimize", "--resume")
+    assert done.code == 3
+    assert f"{STUDY} is being run by process {os.getpid()}" in done.err
 
 
 def test_there_must_be_something_to_resume(tuner: Tuner, host: SimulatedHost) -> None:

@@ -13,11 +13,10 @@ from tuner.app.generator_size import preflight_sized
 from tuner.app.metrics_server import check_listen, study_metrics
 from tuner.app.option_words import named_options
 from tuner.app.preflight import Searching, preflight
-from tuner.app.progress import RunProgress
 from tuner.app.resume import reopen
 from tuner.app.runs import GivenOptions
 from tuner.app.session import create_store, free_name, open_bench, open_store
-from tuner.app.turn import take_turn
+from tuner.app.turn import take_folder, take_turn
 from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
@@ -54,7 +53,7 @@ def optimize(
     progress = caller.progress
     if resume:
         store = _interrupted(options, study_file)
-        if (over := _shown_again(store, progress)) is not None:
+        if (over := _shown_again(store, caller)) is not None:
             return over
         definition, found = reopen(store, caller, path="--resume", searching=_searching(options))
     else:
@@ -136,11 +135,13 @@ def _interrupted(options: GivenOptions, study_file: str | None) -> Store:
     return store
 
 
-def _shown_again(store: Store, progress: RunProgress) -> StudyResult | None:
+def _shown_again(store: Store, caller: Caller) -> StudyResult | None:
     """Write the results of a study that is over again; None if something is left to measure."""
     record = store.record()
     if not is_over(record):
         return None
+    take_folder(STUDIES / record.name, caller)
+    progress = caller.progress
     progress.note(f"{record.name} is over, so nothing is measured; begin a new study for more")
     results.write([record], STUDIES / record.name, progress)
     return evaluate(record)

@@ -24,14 +24,21 @@ def take_turn(folder: Path, inventory: str | None, caller: Caller) -> HostLocks:
         HostError: another tuner runs the study, or measures on these cores; or the folder cannot
             be written.
     """
-    turn = _locks(folder, caller)
-    with writing_results(folder):
-        turn.take_study()
     cpus = frozenset() if inventory else frozenset(os.sched_getaffinity(0))
-    turn.take_here(cpus)
-    for done in sweep(Need(folder, cpus, inventory or ""), restore_stray):
-        caller.progress.note(done)
-    return turn
+    return _taken(Need(folder, cpus, inventory or ""), caller)
+
+
+def take_folder(folder: Path, caller: Caller) -> HostLocks:
+    """Take the folder of a study that measures no more, and clear the way.
+
+    Args:
+        folder: of the study.
+        caller: holder of the lock; its progress shows waits and stopped leftovers.
+
+    Raises:
+        HostError: another tuner runs the study, or the folder cannot be written.
+    """
+    return _taken(Need(folder), caller)
 
 
 def look_here(caller: Caller) -> list[str]:
@@ -49,6 +56,16 @@ def look_here(caller: Caller) -> list[str]:
 def look_there(caller: Caller) -> HostLocks:
     """Return locks for a check on other hosts, which the caller holds until its end."""
     return _locks(Path(), caller)
+
+
+def _taken(need: Need, caller: Caller) -> HostLocks:
+    turn = _locks(need.study, caller)
+    with writing_results(need.study):
+        turn.take_study()
+    turn.take_here(need.cpus)
+    for done in sweep(need, restore_stray):
+        caller.progress.note(done)
+    return turn
 
 
 def _locks(folder: Path, caller: Caller) -> HostLocks:
