@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from tuner.app import contests
 from tuner.judge import forecast
 from tuner.judge import plan as plans
 from tuner.judge.plan import BlockPlan, StudyPlan
-from tuner.phases import calibrate, contest, host_noise, measure
+from tuner.phases import ablate, calibrate, contest, host_noise, measure
+from tuner.phases.search import SearchSpec
 from tuner.report import html
 
 WINDOW_S = 0.3
@@ -35,6 +38,9 @@ def brief(patch: pytest.MonkeyPatch, *, charts: bool) -> None:
     patch.setattr(
         calibrate, "CLOSED", replace(plans.CLOSED, rounds=2, window_s=WINDOW_S, first_warmup_s=0.1)
     )
+    # Blocks that are this short would fill the time of a search or an ablation by the hundred.
+    patch.setattr(contests, "SearchSpec", partial(_one_trial, SearchSpec))
+    patch.setattr(ablate, "plan_ablation", lambda least, *_: least)
     if not charts:
         patch.setattr(html, "apart", lambda *_: ({}, []))
 
@@ -57,6 +63,10 @@ def _shortened(planned: Callable[..., StudyPlan]) -> Callable[..., StudyPlan]:
         )
 
     return shortened
+
+
+def _one_trial(spec: type[SearchSpec], **given: Any) -> SearchSpec:
+    return spec(**{**given, "trials": 1})
 
 
 def _short(block: BlockPlan) -> BlockPlan:

@@ -133,7 +133,8 @@ def _striking(strike: Strike, target: FaultTarget) -> Callable[[Note], Crossings
             note(struck=True)
             strike.fault.strike(replace(target, complain=lambda words: note(complaint=words)))
 
-        return Crossings(strike.crossing, now, lambda: strike.fault.ready(target))
+        ready = strike.fault.ready
+        return Crossings(strike.crossing, now, lambda: ready is None or ready(target))
 
     return make
 

@@ -63,8 +63,8 @@ class Fault:
     """Further exit codes that are right, next to 0 to 3; a signal's is negative."""
     needs: frozenset[str] = frozenset()
     """Properties that a scenario must have: ``disk``, ``servers``, ``network`` and so on."""
-    ready: Callable[[FaultTarget], bool] = lambda _: True
-    """Returns True at a crossing if there is something to strike."""
+    ready: Callable[[FaultTarget], bool] | None = None
+    """Returns True at a crossing if there is something to strike; None: there always is."""
     undo: Callable[[FaultTarget], None] | None = None
     """Undoes a change that the resumption may refuse, if its message says so."""
     by_the_clock: bool = False

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.hosts.locks import cores_folder
 from tuner.testing.faults.fault import Fault, FaultTarget, later
 from tuner.testing.faults.processes import ENDED
 
@@ -42,6 +43,12 @@ def _started_twice(target: FaultTarget) -> None:
     _refused(target, target.again, target.folder)
 
 
+def _holds_cores(_: FaultTarget) -> bool:
+    """Return whether this command has locked cores; a lock that was released is empty."""
+    locks = Path(cores_folder()).glob("tuner-core-*.lock")
+    return any(lock.stat().st_size for lock in locks)
+
+
 def _second_study(target: FaultTarget) -> None:
     """Start the study in another folder; it must be refused, because the cores are taken."""
     other = target.folder / "other"
@@ -67,6 +74,6 @@ def _edit_back(target: FaultTarget) -> None:
 FAULTS = (
     Fault("interrupt twice", ROW, _twice, code=ENDED | {-signal.SIGINT}, by_the_clock=True),
     Fault("started twice", ROW, _started_twice),
-    Fault("second study", ROW, _second_study, needs=frozenset({"locks"})),
+    Fault("second study", ROW, _second_study, needs=frozenset({"locks"}), ready=_holds_cores),
     Fault("edited file", ROW, _edit, needs=frozenset({"inputs"}), undo=_edit_back),
 )
