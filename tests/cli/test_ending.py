@@ -158,8 +158,11 @@ def test_ctrl_c_during_an_import_is_an_interruption() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again in the hook"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_in_a_finalizer_still_ends_the_command(number: signal.Signals) -> None:
+def test_a_signal_in_a_finalizer_still_ends_the_command(
+    number: signal.Signals, again: bool
+) -> None:
     """Python drops the exception of a finalizer, and would print a traceback."""
     program = (
         "import os, signal, sys, time\n"
@@ -172,6 +175,13 @@ def test_a_signal_in_a_finalizer_still_ends_the_command(number: signal.Signals) 
         "def main(**_):\n"
         "    Collected()\n"
         "    time.sleep(20)\n"
+        "later = ending._raise_later\n"
+        "def interrupted_later(words):\n"
+        "    ending._raise_later = later\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    later(words)\n"
+        f"if {again}:\n"
+        "    ending._raise_later = interrupted_later\n"
         "ending.cli.main = main\n"
         "sys.argv = ['tuner', 'studies']\n"
         "sys.exit(ending.run())\n"

@@ -8,8 +8,6 @@ import os
 import resource
 import signal
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -44,7 +42,7 @@ def run() -> int:
         # nohup ignores SIGHUP, and so does tuner then.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
-    with _stops_in_finalizers():
+    with _Finalizers():
         code = _called(streams)
     failure = streams.output_error()
     if isinstance(failure, BrokenPipeError):
@@ -152,7 +150,26 @@ def _stop(number: int, frame: FrameType | None) -> None:
     words = "" if number == signal.SIGINT else "terminated"
     if _is_importing(frame):
         _STOPPED_IMPORTS.append(words)
+    _raise(words, frame)
+
+
+def _raise(words: str, frame: FrameType | None) -> None:
+    """Raise the exception of a signal in a frame, or later if Python would drop it there."""
+    while frame is not None:
+        if frame.f_code is _Finalizers.__call__.__code__:
+            _raise_later(words)
+            return
+        frame = frame.f_back
     raise Interrupted(words) if words else KeyboardInterrupt
+
+
+def _raise_later(words: str) -> None:
+    """Raise the exception of a signal once a finalizer has probably ended.
+
+    A timer of the kernel needs no thread, whose start another signal could interrupt.
+    """
+    signal.signal(signal.SIGALRM, lambda _, frame: _raise(words, frame))
+    signal.setitimer(signal.ITIMER_REAL, _FINALIZER_S)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -163,30 +180,24 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def _stops_in_finalizers() -> Iterator[None]:
-    """Send a signal again that came while Python finalized an object.
+class _Finalizers:
+    """A hook for exceptions of finalizers that lets signals end the command nevertheless.
 
     Python prints exceptions of finalizers with a traceback and drops them, so the command would go
     on (https://docs.python.org/3/library/sys.html#sys.unraisablehook).
     """
-    others = sys.unraisablehook
 
-    def hook(unraisable: sys.UnraisableHookArgs) -> None:
-        if not isinstance(unraisable.exc_value, KeyboardInterrupt | Interrupted):
-            others(unraisable)
-            return
-        is_interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
-        number = signal.SIGINT if is_interrupt else signal.SIGTERM
-        again = threading.Timer(_FINALIZER_S, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+    def __enter__(self) -> None:
+        self._others, sys.unraisablehook = sys.unraisablehook, self
 
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = others
+    def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._others
+
+    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, KeyboardInterrupt | Interrupted):
+            _raise_later(str(unraisable.exc_value))
+        else:
+            self._others(unraisable)
 
 
 def _stopped(words: str) -> int:
