@@ -6,6 +6,7 @@ The tree, with the exit code of the command that ends with it::
     ├── DefinitionError         2   a file, an option or a value is wrong; nothing was started
     ├── HostError               3   a host or the server on it failed
     │   └── LeaseLostError          another worker took over a block
+    ├── ChangedServerError      3   the server's program or a library of it was replaced
     ├── InstrumentError         3   the load generator is missing, refused or at fault
     ├── StoreError              3   the study record cannot be read or written
     │   └── ClaimedError            another worker began first
@@ -18,7 +19,7 @@ Exit code 4 is not an error: ``--fail-if`` was given and the verdict matched it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 EXIT_OK = 0
 EXIT_FAIL_IF = 4
@@ -94,6 +95,25 @@ class UnreachableError(HostError):
 
 class LeaseLostError(HostError):
     """A worker's block that another worker ended, because the first was silent too long."""
+
+
+class ChangedServerError(TunerError):
+    """A server runs other files than in the study's earlier blocks, as after an upgrade.
+
+    Not a `HostError`, since repeating the block cannot help.
+
+    Args:
+        paths: the files that differ.
+    """
+
+    exit_code = 3
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(
+            f"{' and '.join(paths)} {'has' if len(paths) == 1 else 'have'} changed since the study"
+            " began, so its blocks so far cannot be compared with later ones; begin a new study, or"
+            " restore the former version and resume this one"
+        )
 
 
 class InstrumentError(TunerError):

@@ -25,7 +25,7 @@ import urllib.parse
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tuner_caller import CallerGoneError, heeded
 from ansible.module_utils.tuner_folders import own_folder, refuse_planted
-from ansible.module_utils.tuner_processes import belongs_to, is_named, pids_of
+from ansible.module_utils.tuner_processes import belongs_to, code_of, is_named, pids_of
 
 DOCUMENTATION = r"""
 module: tuner_instances
@@ -401,12 +401,14 @@ def deploy(instances, account, timeout_s):
     for (_, state), (code, said) in zip(waiting, started):
         if code != 0:
             state.update(state="failed", message=said or f"exit code {code}, no words")
+    digests: dict[tuple[int, int], str] = {}
     for instance, state in waiting:
         if state["state"] == "live":
             wrong = prove(instance, timeout_s)
             if wrong is None:
-                state.update(message="", pids=pids_of(instance["pid_file"]))
-                prefer(state["pids"][0])
+                pids = pids_of(instance["pid_file"])
+                state.update(message="", pids=pids, code=code_of(pids[0], digests))
+                prefer(pids[0])
             else:
                 state.update(state="failed", message=wrong)
     return states

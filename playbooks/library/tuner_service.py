@@ -14,7 +14,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tuner_guards import GuardFailedError, ask, put_in_place
-from ansible.module_utils.tuner_processes import family, pids_of, the_run_of
+from ansible.module_utils.tuner_processes import code_of, family, pids_of, the_run_of
 
 DOCUMENTATION = r"""
 module: tuner_service
@@ -216,6 +216,7 @@ def main():
             message=found.get("message", ""),
             restored=found.get("restored", []),
             pids=pids,
+            code=code_of(pids[0], {}) if pids else {},
             **UNTOLD,
         )
 

@@ -18,7 +18,7 @@ import sqlalchemy
 
 from tests.campaign.brief import brief
 from tests.campaign.place import Place
-from tests.campaign.scenarios import Scenario
+from tests.campaign.scenarios import PROGRAM, Scenario
 from tests.cli.conftest import simulate
 from tuner import cli
 from tuner.cli import run as cli_run
@@ -190,6 +190,8 @@ class _Command:
         if simulated:
             host = simulate(self._patch)
             host.now_s = max(host.now_s, now_s + 60.0)
+            if "program" in self._scenario.offers:
+                host.program = self._place.folder / PROGRAM
             clock = lambda: host.now_s  # noqa: E731
         brief(self._patch, charts=not simulated)
         self._patch.setattr(located, "parse_yaml", self._parsing(located.parse_yaml))

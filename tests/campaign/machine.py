@@ -18,7 +18,7 @@ from tests.campaign.checks import broken, is_begun
 from tests.campaign.command import Ended, Note, no_fault, run, warm
 from tests.campaign.labs import Labs
 from tests.campaign.place import Place
-from tests.campaign.scenarios import SCENARIOS, Scenario
+from tests.campaign.scenarios import PROGRAM, SCENARIOS, Scenario
 from tuner.testing.faults import Crossings, FaultTarget
 
 
@@ -68,7 +68,8 @@ class Campaign:
                 line = scenario.resume if is_begun(at, scenario) else scenario.begin
             resumed = run(line, at, scenario, no_fault, now_s=now_s)
             undone = [s.fault.undo for s in case.strikes if s.fault.undo is not None]
-            if resumed.code and undone and any(name in resumed.err for name in scenario.inputs):
+            named = any(name in resumed.err for name in (*scenario.inputs, PROGRAM))
+            if resumed.code and undone and named:
                 for undo in undone:
                     undo(target_of(case, at, case.strikes[0]))
                 resumed = run(line, at, scenario, no_fault, now_s=now_s)
@@ -98,6 +99,8 @@ class Campaign:
         with self._labs.place(scenario) as at:
             for name, text in scenario.inputs.items():
                 (at.folder / name).write_text(text)
+            if "program" in scenario.offers:
+                _make_program(at.folder / PROGRAM, scenario.program)
             now_s = 0.0
             if scenario.after is not None:
                 before = self._kept / scenario.after.name
@@ -122,7 +125,18 @@ def target_of(case: Case, at: Place, strike: Strike) -> FaultTarget:
         remount=at.remount,
         networks=at.networks,
         inputs=tuple(at.folder / name for name in scenario.inputs),
+        program=at.folder / PROGRAM,
     )
+
+
+def _make_program(path: Path, server: str) -> None:
+    """Write a server's program: a copy of the real one, or a text for a simulated server."""
+    if server:
+        installed = shutil.which(server)
+        assert installed is not None, server
+        shutil.copy(installed, path)
+    else:
+        path.write_text("simulated")
 
 
 def _striking(strike: Strike, target: FaultTarget) -> Callable[[Note], Crossings]:

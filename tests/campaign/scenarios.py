@@ -16,6 +16,9 @@ _SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--quiet")
 _REAL = ("--objective", "p50", "--time", "4s", "--rate", "200", "--stalls", "keep", "--quiet")
 _RUN = ("run", "https-proxy-500")
 _EVERYWHERE = frozenset({"disk", "strace", "locks"})
+_SIMULATED = _EVERYWHERE | {"program"}
+PROGRAM = "server-program"
+"""File name of a server's program that a fault may replace."""
 _REALLY = _EVERYWHERE | {"servers", "here", "network"}
 WORKLOAD = """\
 workload: mine
@@ -37,11 +40,14 @@ class Scenario:
     study: Path = Path("studies/mine")
     """Folder of the study that the command measures."""
     lab: Lab = "simulated"
-    offers: frozenset[str] = _EVERYWHERE
+    offers: frozenset[str] = _SIMULATED
     """Properties that faults may need."""
     disk: str = "24M"
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Files that the user gives to it."""
+    program: str = ""
+    """Name of the server of which it has a copy as its program; empty: a simulated server, or the
+    one that is installed."""
     judged: bool = True
     """True if it ends with a verdict."""
     says: bool = True
@@ -95,7 +101,7 @@ SIMULATED = (
         "own workload",
         ("compare", "stock", "hand", *_SHORT, "--workload", "mine.yaml", "--name", "mine"),
         ("compare", "stock", "hand", "--resume", "--name", "mine", "--quiet"),
-        offers=_EVERYWHERE | {"inputs"},
+        offers=_SIMULATED | {"inputs"},
         inputs={"mine.yaml": WORKLOAD},
     ),
 )
@@ -122,10 +128,11 @@ def _here(server: str) -> tuple[Scenario, ...]:
         ),
         Scenario(
             f"compare {server}",
-            two,
-            ("compare", "stock", "hand", "--server", server, "--resume", "--name", "mine"),
+            (*two, "--server-binary", PROGRAM),
+            ("compare", "stock", "hand", "--resume", "--name", "mine"),
             lab="here",
-            offers=_REALLY,
+            offers=_REALLY | {"program"},
+            program=server,
             disk="160M",
         ),
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +33,8 @@ class Case:
     """Answer of the instance where it proves itself."""
     taken: Callable[[int], AbstractContextManager[None]]
     """Another server holds this port."""
+    program: str
+    """Path of the server's program."""
 
 
 def simulated() -> Case:
@@ -39,7 +44,8 @@ def simulated() -> Case:
     def refuse(values: object) -> str:
         return "bogus size" if values["size"] == 64 else ""  # type: ignore[index]
 
-    host = SimulatedHost(faults=Faults(refuse=refuse, taken_ports=taken))
+    program = Path(__file__)
+    host = SimulatedHost(faults=Faults(refuse=refuse, taken_ports=taken), program=program)
 
     def spec(label: str, port: int, size: Value) -> InstanceSpec:
         return host.instance(label, SPACE.complete({"size": size}, STOCK), port)
@@ -63,6 +69,7 @@ def simulated() -> Case:
         lambda label, port: spec(label, port, 64),
         answer,
         hold,
+        str(program),
     )
 
 
@@ -89,6 +96,7 @@ def case(
             lambda label, port: lab.spec(label, port, more="bogus on;\n"),
             lambda spec: ask(spec.live_url),
             hold,
+            os.path.realpath(lab.server.binary),
         )
 
 
@@ -111,6 +119,16 @@ class TestDeployer:
         pids = [set(state.pids) for state in states.values()]
         assert all(pids)
         assert not pids[0] & pids[1]
+
+    def test_an_instance_names_its_code(self, case: Case) -> None:
+        """The program has the SHA-256 of its file; equal instances have the same files."""
+        specs = [
+            case.good(label, port)
+            for label, port in zip(("baseline", "c1"), case.ports(2), strict=True)
+        ]
+        one, other = case.deployer.deploy(specs).values()
+        assert one.code == other.code
+        assert one.code[case.program] == sha256(Path(case.program).read_bytes()).hexdigest()
 
     def test_what_the_validator_refuses_is_refused_in_its_words(self, case: Case) -> None:
         """A configuration that the validator refuses is not started; the others are."""

@@ -141,10 +141,11 @@ class Rig:
 
     def bench(self, store: Store | None = None) -> Bench:
         """Return a bench as the command line would build it."""
+        store = store or self.store()
         return Bench(
             deployer=SimulatedDeployer(self.host),
             generator=SimulatedGenerator(self.host),
-            store=store or self.store(),
+            store=store,
             progress=self.progress,
             baseline=self.baseline,
             make_instance=self.host.instance,
@@ -158,6 +159,7 @@ class Rig:
             clock=self.host.clock,
             others=self.others,
             exclusive=self.exclusive,
+            code=dict(store.record().code),
         )
 
     def run(self) -> Record:
@@ -182,7 +184,7 @@ def rig(*, faults: Faults | None = None, **changes: Any) -> Rig:
 
 _HOST = (
     *("seed", "truth", "noise", "stalls", "median_us", "tail_share", "most_samples", "slot_bias"),
-    *("cores", "generator_per_s"),
+    *("cores", "generator_per_s", "program"),
 )
 
 

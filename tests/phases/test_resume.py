@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 
-from tests.phases.rig import Rig, blocks, rig, states_of
-from tuner.errors import Interrupted
+from tests.phases.rig import Notes, Rig, blocks, rig, states_of
+from tuner.errors import ChangedServerError, Interrupted
 from tuner.judge.results import evaluate
 from tuner.record.model import Record
 from tuner.stats.verdict import VerdictKind
@@ -127,6 +128,42 @@ def killed_and_resumed(at: int, **changes: Any) -> Rig:
     digests = [trial.digest for trial in made.record().trials]
     assert len(set(digests)) == len(digests)
     return made
+
+
+class Upgrades(Notes):
+    """Progress of a host on which the server's package is upgraded as the confirmation begins."""
+
+    def __init__(self, program: Path) -> None:
+        super().__init__()
+        self._program = program
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """Implement ``Progress.phase``."""
+        super().phase(title, expected_s)
+        if "confirmation" in title:
+            self._program.write_text("new")
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["side by side", "in turn"])
+def test_blocks_of_an_upgraded_server_are_not_compared_with_earlier_ones(
+    tmp_path: Path, exclusive: bool
+) -> None:
+    """The study ends before their first window, and resumes with the former program only."""
+    program = tmp_path / "nginx"
+    program.write_text("old")
+    made = small(program=program, progress=Upgrades(program), exclusive=exclusive)
+    with pytest.raises(ChangedServerError, match=f"{program} has changed"):
+        made.run()
+    before = windows(made.record())
+    assert blocks(made.record(), "search", "complete")
+    assert not any(block.windows for block in blocks(made.record(), "confirm"))
+    with pytest.raises(ChangedServerError, match="restore the former version"):
+        made.run()
+    assert windows(made.record()) == before
+    made.progress = Notes()
+    program.write_text("old")
+    made.run()
+    finished_as_usual(made)
 
 
 @pytest.mark.parametrize("place", range(15))

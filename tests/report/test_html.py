@@ -96,6 +96,16 @@ def test_the_table_of_figures_names_the_kinds_of_its_p(study: Studies) -> None:
     assert {cell.split()[0] for cell in cells[1:]} == {"exact", UNKNOWN}
 
 
+def test_the_page_names_the_files_that_were_measured(record: Records) -> None:
+    """A reader can compare them with the files of another host; older records have none."""
+    code = {"/usr/sbin/nginx": "a" * 64, "/usr/lib/</pre>.so": "b" * 64}
+    known = parsed(render_html(evaluate(replace(record(), code=code))))
+    lines = "\n".join(known.lines)
+    assert f"{'b' * 64} /usr/lib/</pre>.so {'a' * 64} /usr/sbin/nginx" in lines
+    assert "SHA-256 of the files" in lines
+    assert "SHA-256 of the files" not in render_html(evaluate(record()))
+
+
 @pytest.mark.parametrize("outcome", ["worse", "equivalent", "inconclusive"])
 def test_no_advice_without_a_gain(study: Studies, outcome: str) -> None:
     """A study without a gain advises no change."""

@@ -144,11 +144,13 @@ class TestStore:
         store.set_calibration(CALIBRATION)
         store.set_protocol(PROTOCOL)
         store.set_importance({"fast": 0.75, "size": 0.25})
+        store.set_code({"/usr/sbin/nginx": "0" * 64})
         store.set_ended()
         record = reopen().record()
         assert record.calibration == CALIBRATION
         assert record.protocol == PROTOCOL
         assert record.importance == {"fast": 0.75, "size": 0.25}
+        assert record.code == {"/usr/sbin/nginx": "0" * 64}
         assert record.ended_unix_s == 1_000.0
         assert record == store.record()
 

@@ -327,6 +327,7 @@ def _bench(
         # Their turns would differ by the same error.
         slices=not several,
         freezes=isinstance(found.generator, NativeGenerator),
+        code=dict(store.record().code),
         makers={program: partial(make_of, known) for program, known in by_program.items()},
     )
 

@@ -199,7 +199,11 @@ def _states(
 ) -> Mapping[str, InstanceState]:
     states = {
         state["instance"]: InstanceState(
-            state["instance"], state["state"], state["message"], tuple(state.get("pids", ()))
+            state["instance"],
+            state["state"],
+            state["message"],
+            tuple(state.get("pids", ())),
+            state.get("code", {}),
         )
         for result in results.values()
         for state in result.get("instances", ())

@@ -86,6 +86,9 @@ class InstanceState:
     state: Literal["live", "refused", "failed"]
     message: str
     pids: tuple[int, ...]
+    code: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the program and the libraries of its main process, by path; empty if the kernel
+    allows no look at it."""
 
 
 class Deployer(Protocol):

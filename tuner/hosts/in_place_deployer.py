@@ -79,7 +79,9 @@ class InPlaceDeployer:
             ),
         )
         self._switched = True
-        return InstanceState(instance.instance, changed.state, changed.message, changed.pids)
+        return InstanceState(
+            instance.instance, changed.state, changed.message, changed.pids, changed.code
+        )
 
     def stop(self) -> None:
         """Implement ``Deployer.stop``: restore the service's own files and state.

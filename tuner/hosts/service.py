@@ -94,6 +94,8 @@ class ServiceChangeResult:
     """The reason; for a live service, the omitted parts of the change."""
     pids: tuple[int, ...] = ()
     """Processes of a live service, if requested."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """As ``InstanceState.code``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,9 @@ class Services:
             },
         )
         result = results[host.name]
-        return ServiceChangeResult(result["service"], result["message"], tuple(result["pids"]))
+        return ServiceChangeResult(
+            result["service"], result["message"], tuple(result["pids"]), result["code"]
+        )
 
     def keep(self, hosts: Sequence[Host]) -> None:
         """Make the change permanent; ``restore`` still has the old files.

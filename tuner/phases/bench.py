@@ -117,6 +117,8 @@ class Bench:
     """True if the slices of a set have the same requests in an open loop."""
     deaths: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Deployments in which a server ended unexpectedly, by configuration and program."""
+    code: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the servers' programs and libraries in the study's blocks so far, by path."""
     address: str = "127.0.0.1"
     """Address of the instances for the generator."""
     makers: Mapping[str, MakeInstance] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tuner.errors import (
+    ChangedServerError,
     HostError,
     InstrumentError,
     Interrupted,
@@ -120,6 +121,7 @@ def run_block(
     Raises:
         Interrupted: the user stopped; the block's windows so far are in the record.
         HostError, InstrumentError: the block could not be run at all.
+        ChangedServerError: a server runs another program than in earlier blocks.
         LeaseLostError: another worker took over the block.
         ClaimedError: another worker measures one of its trials.
     """
@@ -140,7 +142,7 @@ def run_block(
     except LeaseLostError:
         # Another worker ended it with its windows so far.
         raise
-    except (HostError, InstrumentError) as error:
+    except (HostError, InstrumentError, ChangedServerError) as error:
         run.close("failed", str(error))
         raise
     return run.close(*run.outcome())
@@ -212,9 +214,24 @@ class _Run:
             if label == BASELINE:
                 raise HostError(f"the server refuses the baseline itself: {state.message}")
             return None
+        self._runs_the_same(state.code)
         endpoint = Endpoint(label, f"{self._bench.address}:{port}", state.pids)
         self._endpoints.append(endpoint)
         return endpoint
+
+    def _runs_the_same(self, code: Mapping[str, str]) -> None:
+        """Note the files that a server executes.
+
+        Raises:
+            ChangedServerError: some of them had another content in earlier blocks.
+        """
+        known = self._bench.code
+        changed = sorted(path for path in code if known.get(path, code[path]) != code[path])
+        if changed:
+            raise ChangedServerError(changed)
+        if code.keys() - known.keys():
+            known.update(code)
+            self._bench.store.set_code(known)
 
     def measure(self) -> None:
         started = self._alone or {endpoint.instance for endpoint in self._endpoints}

@@ -195,6 +195,13 @@ def _settings(values: Mapping[str, str]) -> None:
         _line(value)
 
 
+def _files(values: Mapping[str, str]) -> None:
+    """Require SHA-256 by path."""
+    for path, digest in values.items():
+        _line(path)
+        _sha256(digest)
+
+
 def _definition(values: Mapping[str, Any]) -> None:
     for value in values.values():
         for item in value if isinstance(value, list | tuple) else (value,):
@@ -214,6 +221,7 @@ def _histogram(value: str) -> None:
 
 
 _digest = _matches("[0-9a-f]{12}", "digest")
+_sha256 = _matches("[0-9a-f]{64}", "SHA-256")
 _kernel_name = _matches(r"(?:net(?:\.[a-z0-9_]+)+|limits\.nofile)", "setting of the network")
 _window = _matches(r"[0-9]{1,9}-[^/\\]{1,200}", "name of a window")
 _version = _text(LONGEST_NAME)
@@ -247,9 +255,7 @@ _BEGINNING: dict[str, Rule] = {
 }
 RULES: Mapping[type, Mapping[str, Rule]] = {
     Latency: _LATENCY,
-    RecordSignatures: dict.fromkeys(
-        ("begun", "whole"), _or_empty(_matches("[0-9a-f]{64}", "keyed hash"))
-    ),
+    RecordSignatures: dict.fromkeys(("begun", "whole"), _or_empty(_sha256)),
     StudyStart: _BEGINNING,
     Record: {
         **_BEGINNING,
@@ -257,6 +263,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "here": _or_empty(component),
         "hosts": _each(component),
         "chosen": _each(_digest),
+        "code": _files,
     },
     ConfigurationRecord: {
         "space": relative_path,
@@ -319,7 +326,12 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "low": _within(0, LARGEST),
         "high": _within(0, LARGEST),
     },
-    StudyHost: {"name": component, "joined_unix_s": _instant, "ended_unix_s": _instant},
+    StudyHost: {
+        "name": component,
+        "joined_unix_s": _instant,
+        "ended_unix_s": _instant,
+        "code": _files,
+    },
     Applied: {"host": component, "unix_s": _instant, "files": _each(_line), "owner": _line},
     HostFacts: {"hostname": _line, "cpus": _cpus, "kernel": _version, "memory_bytes": _count},
     ServerFacts: {

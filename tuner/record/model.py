@@ -324,6 +324,8 @@ class StudyHost:
     """Protocol of the confirmation on this host, frozen before its first block."""
     ended_unix_s: float | None = None
     """Time at which its confirmation ended."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """As ``Record.code``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +406,9 @@ class Record(StudyStart):
     search_ended: bool = False
     """True if the time of a search on several hosts is over."""
     signed: RecordSignatures = RecordSignatures()
+    code: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the servers' programs and libraries, by path; empty if unknown, and in records of
+    earlier versions."""
 
     @property
     def keeps_stalls(self) -> bool:

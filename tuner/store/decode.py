@@ -161,6 +161,7 @@ def read_record(
         contest=maybe(attrs.get("contest"), Contest),
         asked=header.asked,
         signed=maybe(attrs.get("signed"), RecordSignatures) or RecordSignatures(),
+        code=own.code if own else attrs.get("code", {}),
     )
 
 
@@ -176,6 +177,7 @@ def read_host(attrs: Mapping[str, Any]) -> StudyHost:
         calibration=maybe(attrs.get("calibration"), Calibration),
         protocol=maybe(attrs.get("protocol"), Protocol),
         ended_unix_s=attrs.get("ended_unix_s"),
+        code=attrs.get("code", {}),
     )
 
 

@@ -124,7 +124,7 @@ class Sharing:
         self._watch, self._orphans = LeaseWatch(clock), LeaseWatch(clock)
         self.pause = pause or self.pause
         facts = msgspec.to_builtins(host)
-        for learnt in ("calibration", "protocol", "ended_unix_s"):
+        for learnt in ("calibration", "protocol", "ended_unix_s", "code"):
             del facts[learnt]
         self.own.keep("facts", facts)
         self.own.keep("worker", self._token)

@@ -290,6 +290,11 @@ class Store:
         """Store the calibration of the baseline."""
         self._keep("calibration", msgspec.to_builtins(calibration))
 
+    @writes
+    def set_code(self, code: Mapping[str, str]) -> None:
+        """Store the SHA-256 of the servers' programs and libraries, by path."""
+        self._keep("code", dict(code))
+
     def _keep(self, key: str, value: object) -> None:
         """Store an attribute of this host."""
         if self._host:

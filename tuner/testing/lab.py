@@ -11,10 +11,12 @@ the cores, and a heavy tail (the model of ``tuner.testing.simulate``). Faults ar
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -147,6 +149,7 @@ class SimulatedHost:
         cores: number of the server's cores; what they can do is ``Effect.capacity_per_s``.
         generator_per_s: most requests per second that the generator can offer; infinity for one
             that is never the limit, and busy for 35 % of the time.
+        program: file that stands for the server's program; None: it has none.
     """
 
     seed: int = 1
@@ -160,6 +163,7 @@ class SimulatedHost:
     most_samples: int = _MOST_SAMPLES
     cores: int = 1
     generator_per_s: float = math.inf
+    program: Path | None = None
     now_s: float = field(default=_EPOCH_UNIX_S, init=False)
     """Unix time on the host."""
     running: dict[str, Instance] = field(default_factory=dict, init=False)
@@ -270,7 +274,10 @@ class SimulatedHost:
         level += self.slot_bias * (port == _FIRST_PORT)
         effect = self.truth(values_of(spec))
         self.running[address] = Instance(spec, effect, level, self._pids)
-        return InstanceState(spec.instance, "live", "", (self._pids,))
+        code: dict[str, str] = {}
+        if self.program is not None:
+            code[str(self.program)] = hashlib.sha256(self.program.read_bytes()).hexdigest()
+        return InstanceState(spec.instance, "live", "", (self._pids,), code)
 
     def next_deployment(self) -> int:
         """Count a deployment, stop what runs, let its time pass.

@@ -46,6 +46,8 @@ class FaultTarget:
     """Its networks; their namespaces hold all processes of the study."""
     inputs: Sequence[Path] = ()
     """Files that the user gave to the command."""
+    program: Path = Path()
+    """The server's program, if a fault may replace it."""
 
 
 @dataclass(frozen=True, slots=True)

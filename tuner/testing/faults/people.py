@@ -71,9 +71,37 @@ def _edit_back(target: FaultTarget) -> None:
         path.write_text(text.replace("connections: 9", "connections: 8"), encoding="utf-8")
 
 
+def _upgrade(target: FaultTarget) -> None:
+    """Replace the server's program by another build, as the upgrade of a package does."""
+    former = _former(target.program)
+    if not former.exists():
+        shutil.copy(target.program, former)
+    # What follows an ELF file's last section changes nothing in how it runs.
+    _replace(target.program, former.read_bytes() + b"another build")
+
+
+def _downgrade(target: FaultTarget) -> None:
+    former = _former(target.program)
+    if former.exists():
+        _replace(target.program, former.read_bytes())
+
+
+def _former(program: Path) -> Path:
+    return program.with_name(f"{program.name}.former")
+
+
+def _replace(program: Path, content: bytes) -> None:
+    """Give a program another content in a file of its own: the old one may be running."""
+    new = program.with_name(f"{program.name}.new")
+    new.write_bytes(content)
+    shutil.copymode(program, new)
+    new.replace(program)
+
+
 FAULTS = (
     Fault("interrupt twice", ROW, _twice, code=ENDED | {-signal.SIGINT}, by_the_clock=True),
     Fault("started twice", ROW, _started_twice),
     Fault("second study", ROW, _second_study, needs=frozenset({"locks"}), ready=_holds_cores),
     Fault("edited file", ROW, _edit, needs=frozenset({"inputs"}), undo=_edit_back),
+    Fault("upgraded server", ROW, _upgrade, needs=frozenset({"program"}), undo=_downgrade),
 )
