@@ -66,15 +66,27 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 
 # Studies own the machine's cores, so what measures runs one after another, and so does what changes
 # hosts, while the rest only computes (tests/conftest.py). Five, because tests of faults wait a lot.
-PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile
+# Without the job server of make, as for cargo.
+PYTEST := env --unset=MAKEFLAGS --unset=MFLAGS $(BIN)/python -m pytest -n 5 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and not gp and not vm and (not fleet or every_run)
-SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chromium postgresql tools hosts rust-lints
+SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chromium postgresql tools hosts
+
+# In pairs, because much of it waits: for packages, or in the generator's tests for servers at fault.
+# First what may install a package too, or ask for a password.
+.PHONY: test
+test: nginx rust-lints ## Run all checks: lints, types, tests, a study, the wheel
+	@.ci/require python >/dev/null
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target system lint lint-rust compiled
+	@$(MAKE) --no-print-directory --jobs=2 test-rust-aside pytest
+
+.PHONY: system
+system:
+	@$(MAKE) --no-print-directory MAKEFLAGS= $(SYSTEM)
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
-.PHONY: test
-test: $(SYSTEM) ## Run all checks: lints, types, tests, a study, the wheel
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target develop test-rust lint-rust lint compiled
+.PHONY: pytest
+pytest: $(STAMPS)/locked-dev
 	@if [ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ]; then \
 		$(PYTEST) $(ARGS); \
 	elif sudo -n true 2>/dev/null; then \
@@ -125,6 +137,11 @@ test-rust: ## Run the generator's own tests
 	@# Most of these tests wait for a server at fault; those that judge times run in turn.
 	$(CARGO) test --quiet $(CRATE) --lib --bins --test function --test fuzz -- --test-threads 8
 	$(CARGO) test --quiet $(CRATE) --test figures -- --test-threads 1
+
+# Its output in one piece, which does not mix with another target's.
+.PHONY: test-rust-aside
+test-rust-aside:
+	@output=$$($(MAKE) --no-print-directory test-rust 2>&1) || failed=$$?; echo "$$output"; exit $${failed:-0}
 
 .PHONY: fuzz
 fuzz: fuzz-generator fuzz-records ## Test all readers of foreign files with random inputs (INPUTS=N for each)
