@@ -77,7 +77,7 @@ SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chr
 .PHONY: test
 test: nginx rust-lints ## Run all checks: lints, types, tests, a study, the wheel
 	@.ci/require python >/dev/null
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target system lint lint-rust compiled
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target system develop lint lint-rust compiled
 	@$(MAKE) --no-print-directory --jobs=2 test-rust-aside pytest
 
 .PHONY: system
@@ -86,7 +86,7 @@ system:
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
 .PHONY: pytest
-pytest: $(STAMPS)/locked-dev
+pytest: develop
 	@if [ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ]; then \
 		$(PYTEST) $(ARGS); \
 	elif sudo -n true 2>/dev/null; then \

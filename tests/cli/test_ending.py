@@ -111,6 +111,22 @@ def test_a_records_broken_disk_is_the_hosts(tuner: Tuner, monkeypatch: pytest.Mo
     assert said.endswith("resume with --resume")
 
 
+def test_a_library_without_room_in_memory_is_the_hosts(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The C library's words do not tell a lack of memory from a file system with noexec."""
+
+    def unmapped(*_: object) -> None:
+        raise ImportError("/lib/_rust.abi3.so: failed to map segment from shared object")
+
+    monkeypatch.setattr(nginx, "detect", unmapped)
+    done = tuner("optimize")
+    assert done.code == 3
+    said = " ".join(done.err.split())
+    assert said.startswith("tuner: /lib/_rust.abi3.so: failed to map segment")
+    assert "if memory is short, end other programs or raise the limit (ulimit -v)" in said
+
+
 def test_too_few_open_files_are_the_hosts(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if a library turns the error into one of its own: Alembic asserts that a file exists."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -25,6 +25,8 @@ COMPLETION = "_TUNER_COMPLETE"
 """Environment variable with which shells ask for completion (click's protocol)."""
 _FINALIZER_S = 0.01
 """Time after which a finalizer has probably ended."""
+_UNMAPPED = "failed to map segment from shared object"
+"""Words of the C library for a library without room in memory, or in a file system with noexec."""
 _STOPPED_IMPORTS: list[str] = []
 """Words for the signals that came during an import.
 
@@ -114,6 +116,12 @@ def _last_resort(error: Exception) -> int:
     if _is_out_of_files():
         # A library may turn the error into one of its own, as Alembic does into an assertion.
         return _say_resumable(HostError, "too many open files; raise the limit (ulimit -n)")
+    if isinstance(error, ImportError) and _UNMAPPED in str(error):
+        return _say_resumable(
+            HostError,
+            f"{error}; if memory is short, end other programs or raise the limit (ulimit -v); a"
+            " library cannot be on a file system with noexec",
+        )
     if "sqlalchemy" in sys.modules:
         from tuner.store.storage import failed_file
 
