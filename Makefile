@@ -46,9 +46,14 @@ $(STAMPS)/locked: requirements.lock | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	@mkdir -p $(STAMPS) && touch $@
 
-# Editable, so that a change to the Python code needs no step; one to the generator does.
-$(STAMPS)/package: pyproject.toml hatch_build.py $(GENERATOR_SOURCES) $(STAMPS)/locked
+# Apart from the package, so that make --jobs builds it while packages install.
+$(STAMPS)/generator: $(GENERATOR_SOURCES) | $(BIN)/python
 	@.ci/require cargo
+	$(CARGO) build --quiet --release $(CRATE)
+	@mkdir -p $(STAMPS) && touch $@
+
+# Editable, so that a change to the Python code needs no step; one to the generator does.
+$(STAMPS)/package: pyproject.toml hatch_build.py $(STAMPS)/generator $(STAMPS)/locked
 	@# An environment from before the package was renamed holds it under its old name.
 	$(BIN)/python -m pip uninstall --quiet --yes tuner 2>/dev/null
 	@# The build's cargo is no child of this make, whose job server pip closes.
@@ -72,13 +77,13 @@ PYTEST := env --unset=MAKEFLAGS --unset=MFLAGS $(BIN)/python -m pytest -n 5 --di
 EVERY_RUN := not proof and not systemd and not gp and not vm and (not fleet or every_run)
 SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chromium postgresql tools hosts
 
-# In pairs, because much of it waits: for packages, or in the generator's tests for servers at fault.
+# Side by side, because much of it waits: for packages, for a linker, or for servers at fault.
 # First what may install a package too, or ask for a password.
 .PHONY: test
 test: nginx rust-lints ## Run all checks: lints, types, tests, a study, the wheel
 	@.ci/require python >/dev/null
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target system develop lint lint-rust compiled
-	@$(MAKE) --no-print-directory --jobs=2 test-rust-aside pytest
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target system develop lint compiled
+	@$(MAKE) --no-print-directory --jobs=2 rust-aside pytest
 
 .PHONY: system
 system:
@@ -139,9 +144,9 @@ test-rust: ## Run the generator's own tests
 	$(CARGO) test --quiet $(CRATE) --test figures -- --test-threads 1
 
 # Its output in one piece, which does not mix with another target's.
-.PHONY: test-rust-aside
-test-rust-aside:
-	@output=$$($(MAKE) --no-print-directory test-rust 2>&1) || failed=$$?; echo "$$output"; exit $${failed:-0}
+.PHONY: rust-aside
+rust-aside:
+	@output=$$($(MAKE) --no-print-directory lint-rust test-rust 2>&1) || failed=$$?; echo "$$output"; exit $${failed:-0}
 
 .PHONY: fuzz
 fuzz: fuzz-generator fuzz-records ## Test all readers of foreign files with random inputs (INPUTS=N for each)

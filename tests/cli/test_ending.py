@@ -114,7 +114,7 @@ def test_a_records_broken_disk_is_the_hosts(tuner: Tuner, monkeypatch: pytest.Mo
 def test_a_library_without_room_in_memory_is_the_hosts(
     tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The C library's words do not tell a lack of memory from a file system with noexec."""
+    """The C library uses the same words for a lack of memory and for a file system with noexec."""
 
     def unmapped(*_: object) -> None:
         raise ImportError("/lib/_rust.abi3.so: failed to map segment from shared object")
