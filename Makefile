@@ -82,7 +82,7 @@ SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chr
 .PHONY: test
 test: nginx rust-lints ## Run all checks: lints, types, tests, a study, the wheel
 	@.ci/require python >/dev/null
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target system develop lint compiled
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target system test-figures develop lint compiled
 	@$(MAKE) --no-print-directory --jobs=2 rust-aside pytest
 
 .PHONY: system
@@ -137,16 +137,24 @@ lint-rust: rust-lints ## Run rustfmt and clippy
 	$(CARGO) clippy $(CRATE) --all-targets -- -D warnings
 
 .PHONY: test-rust
-test-rust: ## Run the generator's own tests
+test-rust: test-figures test-function ## Run the generator's own tests
+
+# These judge times: one runs after another, and none beside pytest.
+.PHONY: test-figures
+test-figures:
 	@.ci/require cargo
-	@# Most of these tests wait for a server at fault; those that judge times run in turn.
-	$(CARGO) test --quiet $(CRATE) --lib --bins --test function --test fuzz -- --test-threads 8
 	$(CARGO) test --quiet $(CRATE) --test figures -- --test-threads 1
+
+# Most of these wait for a server at fault.
+.PHONY: test-function
+test-function:
+	@.ci/require cargo
+	$(CARGO) test --quiet $(CRATE) --lib --bins --test function --test fuzz -- --test-threads 8
 
 # Its output in one piece, which does not mix with another target's.
 .PHONY: rust-aside
 rust-aside:
-	@output=$$($(MAKE) --no-print-directory lint-rust test-rust 2>&1) || failed=$$?; echo "$$output"; exit $${failed:-0}
+	@output=$$($(MAKE) --no-print-directory lint-rust test-function 2>&1) || failed=$$?; echo "$$output"; exit $${failed:-0}
 
 .PHONY: fuzz
 fuzz: fuzz-generator fuzz-records ## Test all readers of foreign files with random inputs (INPUTS=N for each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -53,6 +54,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(FLEET):
             item.add_marker(pytest.mark.root)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave the collected tests out of garbage collection: they stay to the end.
+
+    Each full collection visited a million of their objects, 0.4 s of a worker's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist is published without types
