@@ -17,7 +17,8 @@ BIN := $(VENV)/bin
 # Inside the environment, so that whoever deletes it deletes them too.
 STAMPS := $(VENV)/stamps
 # Without the job server of make, whose descriptors only a make of its own inherits.
-CARGO := env --unset=MAKEFLAGS --unset=MFLAGS cargo
+ALONE := env --unset=MAKEFLAGS --unset=MFLAGS
+CARGO := $(ALONE) cargo
 CRATE := --manifest-path loadgen/Cargo.toml --locked
 GENERATOR_SOURCES := $(shell find loadgen \( -name target -o -name fuzz \) -prune -o -type f -print)
 
@@ -71,8 +72,7 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 
 # Studies own the machine's cores, so what measures runs one after another, and so does what changes
 # hosts, while the rest only computes (tests/conftest.py). Five, because tests of faults wait a lot.
-# Without the job server of make, as for cargo.
-PYTEST := env --unset=MAKEFLAGS --unset=MFLAGS $(BIN)/python -m pytest -n 5 --dist loadfile
+PYTEST := $(ALONE) $(BIN)/python -m pytest -n 5 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and not gp and not vm and (not fleet or every_run)
 SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chromium postgresql tools hosts
@@ -85,9 +85,10 @@ test: nginx rust-lints ## Run all checks: lints, types, tests, a study, the whee
 	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target system test-figures develop lint compiled
 	@$(MAKE) --no-print-directory --jobs=2 rust-aside pytest
 
+# One after another, because the system installs no two packages at once.
 .PHONY: system
 system:
-	@$(MAKE) --no-print-directory MAKEFLAGS= $(SYSTEM)
+	@$(ALONE) $(MAKE) --no-print-directory $(SYSTEM)
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
 .PHONY: pytest
