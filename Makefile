@@ -82,7 +82,7 @@ SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chr
 .PHONY: test
 test: nginx rust-lints ## Run all checks: lints, types, tests, a study, the wheel
 	@.ci/require python >/dev/null
-	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target system test-figures develop lint compiled
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target system develop test-figures lint compiled
 	@$(MAKE) --no-print-directory --jobs=2 rust-aside pytest
 
 # One after another, because the system installs no two packages at once.
