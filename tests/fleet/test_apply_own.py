@@ -145,12 +145,10 @@ def test_a_host_that_is_worse_gets_its_own_files_back(
 ) -> None:
     """By itself: a configuration that really takes more CPU time, measured over the network.
 
-    On a busy machine the latency of one window in eight may hide it, and all must show it. There
-    it may also be too slow to answer in time.
+    On a busy machine the latency of one window in eight may hide it, and all must show it.
     """
     plans = plan(made, there, study(web, SLOW))
-    worse = r"web is worse by more than 10%|probes of .* failed: no answer in time"
-    with pytest.raises(HostError, match=rf"({worse}).*; rolled back: web"):
+    with pytest.raises(HostError, match=r"web is worse by more than 10%.*; rolled back: web"):
         roll_out(there, plans, 400, "cpu")
     assert "X-Slow" not in asked(web, "/")[1]
 
