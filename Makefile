@@ -58,7 +58,7 @@ $(STAMPS)/package: pyproject.toml hatch_build.py $(STAMPS)/generator $(STAMPS)/l
 	@# An environment from before the package was renamed holds it under its old name.
 	$(BIN)/python -m pip uninstall --quiet --yes tuner 2>/dev/null
 	@# The build's cargo is no child of this make, whose job server pip closes.
-	MAKEFLAGS= $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(ALONE) $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # ---------------------------------------------------------------- develop

@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Leave the collected tests out of garbage collection: they stay to the end.
 
-    Each full collection visited a million of their objects, 0.4 s of a worker's time.
+    The collector visited their 300,000 objects again and again, a tenth of a worker's time.
     """
     gc.collect()
     gc.freeze()

@@ -6,12 +6,12 @@ Only Python's standard library, 3.8 or newer, is used: the module runs on the ho
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.tuner_files import sha256_of
 from ansible.module_utils.tuner_host import facts
 
 DOCUMENTATION = r"""
@@ -51,14 +51,10 @@ def found(programs, checksum_of):
 
 def checksum(path):
     """SHA-256 of a file; empty where there is none."""
-    digest = hashlib.sha256()
     try:
-        with open(path, "rb") as stream:
-            for piece in iter(lambda: stream.read(1 << 20), b""):
-                digest.update(piece)
+        return sha256_of(path)
     except OSError:
         return ""
-    return digest.hexdigest()
 
 
 def main():

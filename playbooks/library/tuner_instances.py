@@ -24,8 +24,9 @@ import urllib.parse
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tuner_caller import CallerGoneError, heeded
+from ansible.module_utils.tuner_files import code_of
 from ansible.module_utils.tuner_folders import own_folder, refuse_planted
-from ansible.module_utils.tuner_processes import belongs_to, code_of, is_named, pids_of
+from ansible.module_utils.tuner_processes import belongs_to, is_named, pids_of
 
 DOCUMENTATION = r"""
 module: tuner_instances

@@ -13,8 +13,9 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.tuner_files import code_of
 from ansible.module_utils.tuner_guards import GuardFailedError, ask, put_in_place
-from ansible.module_utils.tuner_processes import code_of, family, pids_of, the_run_of
+from ansible.module_utils.tuner_processes import family, pids_of, the_run_of
 
 DOCUMENTATION = r"""
 module: tuner_service

@@ -6,7 +6,6 @@ Only Python's standard library, 3.8 or newer, is used: it runs on the target.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 
@@ -40,40 +39,6 @@ def family(pid):
                 with open(f"/proc/{each}/task/{thread}/children", encoding="utf-8") as stream:
                     found.extend(int(word) for word in stream.read().split())
     return found
-
-
-def code_of(pid, known):
-    """Return the SHA-256 of the program and the libraries that a process executes, by path.
-
-    The result is empty if the kernel does not let this user read the process's map.
-
-    Args:
-        pid: the process.
-        known: SHA-256 of files by device and inode, to which new ones are added.
-    """
-    found = {}
-    with contextlib.suppress(OSError):
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as stream:
-            rows = [line.rstrip("\n").split(None, 5) for line in stream]
-        # [address, permissions, offset, device, inode, path]; see proc(5).
-        for path in sorted({row[5] for row in rows if len(row) == 6 and "x" in row[1]}):
-            if path.startswith("/") and not path.endswith(" (deleted)"):
-                # By way of its root, for a process in a container or a chroot.
-                found[path] = digest_of(f"/proc/{pid}/root{path}", known)
-    return found
-
-
-def digest_of(path, known):
-    """Return the SHA-256 of a file in hex, computed unless it is known."""
-    with open(path, "rb") as stream:
-        facts = os.fstat(stream.fileno())
-        place = (facts.st_dev, facts.st_ino)
-        if place not in known:
-            digest = hashlib.sha256()
-            for part in iter(lambda: stream.read(1 << 20), b""):
-                digest.update(part)
-            known[place] = digest.hexdigest()
-        return known[place]
 
 
 def runs_of(program, word=None):

@@ -8,8 +8,9 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 import click
 
@@ -163,12 +164,10 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def _raise(words: str, frame: FrameType | None) -> None:
     """Raise the exception of a signal in a frame, or later if Python would drop it there."""
-    while frame is not None:
-        if frame.f_code is _Finalizers.__call__.__code__:
-            _raise_later(words)
-            return
-        frame = frame.f_back
-    raise Interrupted(words) if words else KeyboardInterrupt
+    if any(code is _Finalizers.__call__.__code__ for code in _stack(frame)):
+        _raise_later(words)
+    else:
+        raise Interrupted(words) if words else KeyboardInterrupt
 
 
 def _raise_later(words: str) -> None:
@@ -181,11 +180,14 @@ def _raise_later(words: str) -> None:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
+    return any(code.co_filename.startswith("<frozen importlib") for code in _stack(frame))
+
+
+def _stack(frame: FrameType | None) -> Iterator[CodeType]:
+    """Yield the code of a frame and of its callers."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
+        yield frame.f_code
         frame = frame.f_back
-    return False
 
 
 class _Finalizers:
