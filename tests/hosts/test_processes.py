@@ -60,8 +60,11 @@ def test_a_process_that_works_in_the_folder_belongs_to_it(
 
 
 def wait_for_exec(pid: int) -> None:
-    """Wait until the shell has become the command."""
-    patience = time.monotonic() + 60
-    while Path(f"/proc/{pid}/comm").read_text().strip() != "sleep":
+    """Wait until the shell has become the command, and its command line can be read.
+
+    The kernel sets the name first; in between the command line is empty.
+    """
+    process, patience = Path(f"/proc/{pid}"), time.monotonic() + 60
+    while (process / "comm").read_text() != "sleep\n" or not (process / "cmdline").read_bytes():
         assert time.monotonic() < patience
         time.sleep(0.005)
