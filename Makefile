@@ -83,26 +83,35 @@ SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chr
 test: nginx rust-lints ## Run all checks: lints, types, tests, a study, the wheel
 	@.ci/require python >/dev/null
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target system develop test-figures lint compiled
-	@$(MAKE) --no-print-directory --jobs=2 rust-aside pytest
+	@$(MAKE) --no-print-directory --jobs=3 rust-aside pytest
 
 # One after another, because the system installs no two packages at once.
 .PHONY: system
 system:
 	@$(ALONE) $(MAKE) --no-print-directory $(SYSTEM)
 
-# As root, one run. A user with sudo needs two: first, as root, the tests that need root.
+# A user with sudo needs two runs: as root, the tests that need root, and the others.
+TWO_RUNS = [ "$$(id -u)" -ne 0 ] && [ -z "$(ARGS)" ] && sudo -n true 2>/dev/null
 .PHONY: pytest
-pytest: develop
-	@if [ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ]; then \
-		$(PYTEST) $(ARGS); \
-	elif sudo -n true 2>/dev/null; then \
-		echo "tuner: as root, for hosts in namespaces and accounts of their own:"; \
-		sudo env "PATH=$$PATH" PYTHONDONTWRITEBYTECODE=1 \
-			$(PYTEST) -p no:cacheprovider -m "root and $(EVERY_RUN)"; \
-		$(PYTEST) -m "not root and $(EVERY_RUN)"; \
+pytest: pytest-root pytest-rest
+
+# Hosts in namespaces, accounts of their own. Its output in one piece, as that of rust-aside.
+.PHONY: pytest-root
+pytest-root: develop
+	@if $(TWO_RUNS); then \
+		output=$$(sudo env "PATH=$$PATH" PYTHONDONTWRITEBYTECODE=1 \
+			$(PYTEST) -n 2 -p no:cacheprovider -m "root and $(EVERY_RUN)" 2>&1) || failed=$$?; \
+		echo "tuner: as root:"; echo "$$output"; exit $${failed:-0}; \
+	fi
+
+.PHONY: pytest-rest
+pytest-rest: develop
+	@if $(TWO_RUNS); then \
+		$(PYTEST) -n 4 -m "not root and $(EVERY_RUN)"; \
 	else \
-		echo "tuner: left out: tests on remote hosts, which need root or sudo without a password"; \
-		$(PYTEST); \
+		[ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ] || \
+			echo "tuner: left out: tests on remote hosts, which need root or sudo without a password"; \
+		$(PYTEST) $(ARGS); \
 	fi
 
 # Not all systems have a package of these; the tests that need one are then skipped, and say so.

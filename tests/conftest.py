@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import itertools
 import os
@@ -31,7 +32,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _COUNT = itertools.count()
-FLEET = Path(__file__).parent / "fleet"
+TESTS = Path(__file__).parent
+FLEET = TESTS / "fleet"
 
 
 REAL_ROOMS = {
@@ -47,6 +49,12 @@ ONLY_DEPLOY = (
     *("servers/test_contract.py", "servers/test_proposals.py"),
 )
 """Files of those rooms that start servers and measure nothing."""
+
+
+def scope_of(file: str) -> str:
+    """Return the scope of a test file: a kind of tests that run one by one, or the file itself."""
+    scope = REAL_ROOMS.get(Path(file).parent.name, file)
+    return file if file.endswith(ONLY_DEPLOY) else scope
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,9 +86,27 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist is published w
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        scope = REAL_ROOMS.get(Path(file).parent.name, file)
-        return file if file.endswith(ONLY_DEPLOY) else scope
+        return scope_of(nodeid.partition("::")[0])
+
+
+LOCKED = {"measures": TESTS / "integration", "changes": FLEET}
+"""The folder that a test of each kind locks while it runs."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Run tests of a kind one by one across sessions: root's tests run in one of their own."""
+    folder = LOCKED.get(scope_of(str(item.path)))
+    if folder is None:
+        return (yield)
+    held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return (yield)
+    finally:
+        # Explicitly, because a child that the test left may have inherited the open file.
+        fcntl.flock(held, fcntl.LOCK_UN)
+        os.close(held)
 
 
 @pytest.hookimpl(optionalhook=True)
