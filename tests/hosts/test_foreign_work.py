@@ -93,6 +93,7 @@ def foreign_share(*kind: str) -> tuple[float, float]:
     return found_s / span_s, (queued_s[1] - queued_s[0]) / span_s
 
 
+@pytest.mark.root
 def test_threads_that_wait_for_each_other_have_the_core_alone() -> None:
     """With real-time priority nothing else gets the core, and the waits are the server's own."""
     try:
