@@ -56,3 +56,18 @@ def skip_without_bed(*, systemd: bool = False) -> None:
     reason = refusal() or (systemd_refusal() if systemd else "")
     if reason:
         pytest.skip(f"{reason}: nothing on remote hosts was tested")
+
+
+def program_of(root: Path, name: str, folder: Path) -> str:
+    """Return a program, in ``folder``, that runs one of a bed's root on this machine.
+
+    The root's own loader starts it with the root's libraries, which are newer than this machine's.
+    """
+    loader, libraries = root / "lib64/ld-linux-x86-64.so.2", root / "usr/lib/x86_64-linux-gnu"
+    if not loader.exists():
+        pytest.skip(f"the bed's root is of another architecture: no newer {name} was tried")
+    program = folder / name
+    words = f'{loader} --library-path {libraries} {root}/usr/sbin/{name} "$@"'
+    program.write_text(f"#!/bin/sh\nexec {words}\n")
+    program.chmod(0o755)
+    return str(program)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.bed import Bed, base_root
-from tests.fleet.conftest import skip_without_bed
+from tests.fleet.conftest import program_of, skip_without_bed
 from tests.fleet.test_remote import tuner
 from tuner.hosts import local
 from tuner.machine.facts import ServerFacts
@@ -55,15 +55,7 @@ requests: [{path: /index.html}]
 def newer(tmp_path_factory: pytest.TempPathFactory) -> ServerFacts:
     """The bed's Nginx, started with its own loader and libraries on this machine."""
     skip_without_bed()
-    root = base_root()
-    loader, libraries = root / "lib64/ld-linux-x86-64.so.2", root / "usr/lib/x86_64-linux-gnu"
-    if not loader.exists():
-        pytest.skip("the bed's root is of another architecture: no newer Nginx was tried")
-    program = tmp_path_factory.mktemp("newer") / "nginx"
-    words = f'{loader} --library-path {libraries} {root}/usr/sbin/nginx "$@"'
-    program.write_text(f"#!/bin/sh\nexec {words}\n")
-    program.chmod(0o755)
-    return nginx.detect(str(program))
+    return nginx.detect(program_of(base_root(), "nginx", tmp_path_factory.mktemp("newer")))
 
 
 @pytest.mark.parametrize("name", CASES)

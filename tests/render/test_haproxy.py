@@ -16,16 +16,28 @@ from tests.render.placed import LAB
 from tests.servers.labs import free_ports, here
 from tests.spaces import load_space
 from tuner.errors import DefinitionError
+from tuner.hosts import local
+from tuner.machine.facts import ServerFacts
 from tuner.reading.haproxy_text import SECTIONS, lines
-from tuner.render.render import EXPORT, Placement, render
+from tuner.render.render import EXPORT, Placement, export_placement, render
 from tuner.servers import haproxy
 from tuner.space.configuration import Configuration
+from tuner.space.facts import space_facts
+from tuner.space.space import bind_space
+from tuner.workload.wire import Tls, Wire
+from tuner.workload.workload import load_workload
 
 SPACE = load_space(
     "haproxy/proxy", server_version=(2, 6, 12), modules=("CPU_AFFINITY", "LINUX_SPLICE")
 )
 HAND = SPACE.baseline("hand")
 PLACEMENT = replace(LAB, upstreams=("127.0.0.1:18081",))
+LIMIT = "tune.quic.frontend.conn-tx-buffers.limit"
+WINDOW = "tune.quic.frontend.default-max-window-size"
+STREAMS = "tune.quic.frontend.max-streams-bidi"
+OWNER = "tune.quic.socket-owner"
+COPY = "tune.quic.zero-copy-fwd-send"
+START = "tune.quic.cc-hystart"
 HOSTILE = st.text(st.sampled_from("ab{}$\\\"'#;%, \n\r\t\x00é/"), max_size=12)
 
 
@@ -65,6 +77,34 @@ def test_each_thread_has_a_core_of_the_instances_own() -> None:
     exported = haproxy.export_text(hand, SPACE, EXPORT)
     assert "cpu-map 1/1 0" in exported
     assert "cpu-map 1/2 1" in exported
+
+
+@pytest.mark.parametrize(
+    ("version", "modules", "settings"),
+    [
+        ("2.8.0", (), {LIMIT, STREAMS}),
+        ("2.9.0", (), {LIMIT, STREAMS, OWNER}),
+        ("3.0.11", ("QUIC_OPENSSL_COMPAT",), {LIMIT, STREAMS, OWNER, COPY, START, "limited-quic"}),
+        ("3.1.0", (), {WINDOW, STREAMS, OWNER, COPY, START}),
+        ("3.3.0", (), {COPY}),
+    ],
+)
+def test_http3_has_a_listener_and_the_settings_of_its_version(
+    version: str, modules: tuple[str, ...], settings: set[str]
+) -> None:
+    """As the manual of each version has them, and all that have a value are written."""
+    workload = replace(load_workload("proxy"), wire=Wire("http3", Tls(), streams=64))
+    request = replace(workload.requests[0], expect_length=1 << 20)
+    server = ServerFacts("haproxy", "haproxy", version, ("QUIC", *modules), "")
+    workload = replace(workload, requests=(request,))
+    space = bind_space("haproxy/proxy", space_facts(local.facts(), server, workload, 2))
+    text = haproxy.export_text(space.baseline("hand"), space, export_placement(workload.wire))
+    found = [line.words for line in lines(text)]
+    assert {words[0] for words in found if "quic" in words[0]} == settings
+    (bind,) = (words for words in found if words[0] == "bind" and words[1].startswith("quic"))
+    assert bind[2:] == (
+        *("ssl", "crt", "/etc/ssl/site/site.pem", "alpn", "h3", "quic-cc-algo", "cubic"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tuner.app.resolve import Resolved
 from tuner.errors import DefinitionError
 from tuner.generators.generator import LoadGenerator
 from tuner.render.reach import edges
-from tuner.render.render import EXPORT
+from tuner.render.render import EXPORT, export_placement
 from tuner.servers import catalog
 from tuner.space.kernel import server_part
 
@@ -26,7 +26,7 @@ def check(found: Resolved, bound: StudySpace, generator: LoadGenerator) -> None:
         # Rendered only as a check, for a space that does not fit the workload, and for a user's
         # template with values that reach too far.
         upstreams = EXPORT.upstreams if found.workload.backend else ()
-        placement = replace(EXPORT, upstreams=upstreams)
+        placement = replace(export_placement(found.workload.wire), upstreams=upstreams)
         for configuration in (bound.baseline, *edges(bound.space, bound.baseline)):
             adapter.export_text(server_part(configuration), bound.space, placement)
     refusal = adapter.refuses(found.server, found.workload.wire)
