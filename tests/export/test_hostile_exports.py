@@ -23,6 +23,7 @@ from tuner.export.compose import compose
 from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import inside, write_files
 from tuner.render.systemd import unit_of
+from tuner.servers import caddy
 from tuner.testing.sample_record import sample_record
 
 ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
@@ -189,12 +190,14 @@ def test_exports_are_of_data_alone(study: StudyResult, kind: str, tmp_path: Path
         "GOGC=1 2",
         "=1",
         "GOGC=$X",
+        # Envoy's alone.
+        "CONCURRENCY=2",
     ],
 )
 def test_no_other_variable_of_the_process_is_set(row: str) -> None:
     """One that loads code, or a line that goes on in the next one, is refused by name."""
     with pytest.raises(StoreError, match="is not a variable that tuner sets for caddy"):
-        unit_of("caddy", f"# Comment\nGOGC=200\n{row}\n")
+        unit_of("caddy", f"# Comment\nGOGC=200\n{row}\n", caddy.usual_place.variables)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,20 @@ def test_a_server_that_cannot_reload_is_restarted(study: StudyResult, caddy: Stu
     assert first["ansible.builtin.service"]["state"] == "reloaded"
 
 
+def test_envoys_threads_are_a_variable_of_its_process(study: StudyResult) -> None:
+    """They stand in no file of Envoy's."""
+    known = study.record.configurations
+    threads = {"envoy.env": "CONCURRENCY=3\n"}
+    record = replace(
+        study.record,
+        server=replace(study.record.server, name="envoy"),
+        configurations={digest: replace(found, more=threads) for digest, found in known.items()},
+    )
+    files = role(replace(study, record=record))
+    assert read(files["tuned_envoy/defaults/main.yml"])["tuned_envoy_environment"] is True
+    assert any("CONCURRENCY=3" in text for text in files.values())
+
+
 @pytest.mark.parametrize("server", ["nginx", "caddy"])
 def test_names_are_those_of_the_role(study: StudyResult, caddy: StudyResult, server: str) -> None:
     """Each variable begins with the role's name, and each has its description."""

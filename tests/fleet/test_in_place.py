@@ -218,6 +218,8 @@ def begun(folder: Path, hosts: Bed, service: Service, *more: str) -> Study:
     """
     given = options(folder, hosts, service).items()
     words = [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
+    # Of Caddy nothing else is left to search in place.
+    words += ["--allow", "encode_gzip_level"] if service is CADDY else []
     short = ("--time", "40s", "--objective", "throughput", "--rate", "1000", "--trials", "1")
     return started(folder, hosts, "optimize", "--study", "static", *words, *short, *more)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
 from tests import seeds
 from tuner.stats.paired import FloatArray
@@ -104,3 +107,21 @@ def test_shapes_must_fit() -> None:
     """The message says what is wanted and what was given."""
     with pytest.raises(ValueError, match=r"\(n, n, p\), \(n,\) and \(n,\) but are \(2, 2, 1\)"):
         fit(np.zeros((2, 2, 1)), [1.0], [1.0])
+
+
+@pytest.mark.parametrize("step", [60.0, 1e3, -1e3, 1e6])
+def test_a_step_of_the_optimizer_may_be_of_any_length(
+    step: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One search in two hundred ended where exponentials overflow."""
+    minimize = optimize.minimize
+
+    def after_a_leap(loss: Any, start: FloatArray, **options: Any) -> Any:
+        value, gradient = loss(start + step)
+        assert value >= 1e10
+        assert np.isfinite(gradient).all()
+        return minimize(loss, start, **options)
+
+    monkeypatch.setattr(optimize, "minimize", after_a_leap)
+    surrogate, _ = fitted(seeds.rng(1), 20)
+    assert np.isfinite(surrogate.weights).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tuner.app.bind import StudySpace
@@ -12,6 +13,7 @@ from tuner.render.reach import edges
 from tuner.render.render import EXPORT, export_placement
 from tuner.servers import catalog
 from tuner.space.kernel import server_part
+from tuner.space.space import Space
 
 
 def check(found: Resolved, bound: StudySpace, generator: LoadGenerator) -> None:
@@ -36,3 +38,19 @@ def check(found: Resolved, bound: StudySpace, generator: LoadGenerator) -> None:
         refusal = generator.refuses(found.workload, objective.mode)
         if refusal:
             raise DefinitionError(f"{found.definition.load} {refusal}", path="--load")
+
+
+def check_search(space: Space, allow: Collection[str]) -> None:
+    """Raise DefinitionError if a search would have nothing to change."""
+    if space.searched(allow):
+        return
+    trades = [found.name for found in space.parameters if found.searchable and found.trades]
+    raise DefinitionError(
+        f"nothing is left to search in {space.name}; "
+        + (
+            f"these have a trade-off, and are searched if you allow them: {', '.join(trades)}"
+            if trades
+            else "every parameter has one value here, or none"
+        ),
+        path="--allow",
+    )

@@ -175,7 +175,9 @@ def look(
     if space is not None:
         overrides["space"] = space
     definition = load_study(BASE_STUDY, overrides)
-    return preflight(definition, workload, turn=turn, watch=watch, searching=Searching())
+    return preflight(
+        definition, workload, turn=turn, watch=watch, searching=Searching(required=False)
+    )
 
 
 def configuration_of(

@@ -125,7 +125,7 @@ def wanted(
         how="restart" if restarts else "reload",
         live=RunningConfiguration(commands.adapted) if commands.adapted else None,
         program=commands.program,
-        unit=unit_of(service, given.chosen.more.get(place.environment, "")),
+        unit=unit_of(service, given.chosen.more.get(place.environment, ""), place.variables),
         # Paths of a record are untrusted; those of a host's own files come from the host.
         below=str(Path(main).parent) if given.is_own else "/",
     )

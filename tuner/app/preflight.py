@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tuner.app import notes
 from tuner.app.bind import StudySpace, bind, published_notes
-from tuner.app.check import check
+from tuner.app.check import check, check_search
 from tuner.app.cpu_notes import cpu_notes
 from tuner.app.premises import Premises
 from tuner.app.resolve import Resolved, resolve
@@ -80,6 +80,8 @@ class Searching:
 
     code: str = ""
     """Class of a sampler that the user names now; no other is imported."""
+    required: bool = True
+    """False if a server with nothing to search keeps its baseline."""
 
 
 def preflight(
@@ -111,6 +113,8 @@ def preflight(
     bound = bind(found)
     generator = found.premises.generator(found.definition.load, found.cores)
     check(found, bound, generator)
+    if searching is not None and searching.required:
+        check_search(bound.space, definition.allow)
     return Preflight(
         definition=found.definition,
         premises=found.premises,

@@ -24,7 +24,7 @@ def defaults(name: str, place: UsualPlace, environment: str) -> dict[str, object
     if not place.environment:
         return {}
     return {
-        f"{name}_environment": unit_of(place.service, environment) is not None,
+        f"{name}_environment": unit_of(place.service, environment, place.variables) is not None,
         f"{name}_drop_ins": drop_ins(f"{{{{ {name}_service }}}}"),
         f"{name}_systemd": "{{ ansible_facts.service_mgr | default('systemd') == 'systemd'"
         f" and {name}_service | length > 0 }}}}",

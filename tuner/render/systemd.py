@@ -8,19 +8,15 @@ so that they are found together, and removing both restores the unit.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tuner.errors import StoreError
 
 DROP_IN = "tuner.conf"
 VARIABLES = "tuner.env"
-_SEARCHED = re.compile(r"(GOGC|GOMEMLIMIT|GOMAXPROCS)=[A-Za-z0-9.%-]*")
-"""Variables of Go's runtime (https://pkg.go.dev/runtime#hdr-Environment_Variables).
-
-A record may be untrusted, and other variables (``LD_PRELOAD``) run code. Quotes and backslashes are
-excluded, because systemd interprets them (systemd.exec(5)).
-"""
+_VARIABLE = re.compile(r"([A-Z]+)=[A-Za-z0-9.%-]*")
+"""A variable with a plain value: systemd interprets quotes and backslashes (systemd.exec(5))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +39,32 @@ def drop_in(folder: str) -> str:
     return f"[Service]\nEnvironmentFile={folder}/{VARIABLES}\n"
 
 
-def unit_of(service: str, environment: str) -> Unit | None:
+def unit_of(service: str, environment: str, allowed: Collection[str]) -> Unit | None:
     """Return the drop-in with variables for the process of a service.
+
+    A record may be untrusted, and some variables (``LD_PRELOAD``) run code.
 
     Args:
         service: name of the service.
         environment: lines of ``NAME=value``, and comments.
+        allowed: names of the variables that tuner sets for its server.
 
     Returns:
         None without variables.
 
     Raises:
-        StoreError: a line sets a variable that tuner does not search.
+        StoreError: a line sets another variable, or its value is not plain.
     """
     rows = [row for row in environment.splitlines() if row and not row.startswith("#")]
     if not rows:
         return None
     for row in rows:
-        if not _SEARCHED.fullmatch(row):
+        found = _VARIABLE.fullmatch(row)
+        if not found or found[1] not in allowed:
+            names = ", ".join(allowed) or "none"
             raise StoreError(
-                f"{row!r} is not a variable that tuner sets for {service}; allowed: GOGC,"
-                " GOMEMLIMIT and GOMAXPROCS, each with a plain value"
+                f"{row!r} is not a variable that tuner sets for {service}; allowed: {names},"
+                " each with a plain value"
             )
     folder = drop_ins(service)
     files = {f"{folder}/{DROP_IN}": drop_in(folder), f"{folder}/{VARIABLES}": environment}

@@ -40,6 +40,8 @@ usual_place = UsualPlace(
     "caddy",
     "caddy",
     environment=ENVIRONMENT_FILE,
+    # https://pkg.go.dev/runtime#hdr-Environment_Variables
+    variables=("GOGC", "GOMEMLIMIT", "GOMAXPROCS"),
     named=("*caddyfile*", "*.json"),
 )
 file_name = usual_place.file

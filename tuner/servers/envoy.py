@@ -36,6 +36,7 @@ usual_place = UsualPlace(
     "envoy",
     "envoyproxy/envoy",
     environment=ENVIRONMENT_FILE,
+    variables=("CONCURRENCY",),
     image_version="v",
     reloads=False,
     # Its number of threads is an option, and no variable.

@@ -25,6 +25,8 @@ class UsualPlace:
     """Prefix of the version in the image's tags."""
     environment: str = ""
     """Exported file of variables for its process; empty without one."""
+    variables: tuple[str, ...] = ()
+    """Names of the variables in ``environment``."""
     reloads: bool = True
     """False if only a start takes over all that a changed file may say."""
     image_command: tuple[str, ...] = ()

@@ -34,6 +34,9 @@ _NOISE_LOG_SD = 0.5
 _GUESSED_NOISE_LOG_SD = 2.0
 """The same if the noise is a guess."""
 _ITERATIONS = 40
+_FAR = 20.0
+"""Standard deviations of the prior from which no logarithm is tried: the optimizer's line search
+takes steps of any length, and exponentials overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,9 @@ def fit(
 
     def loss(logs: FloatArray) -> tuple[float, FloatArray]:
         """Negative log posterior density of the logarithms, and its gradient."""
+        off = (logs - start) / widths
+        if np.abs(off).max() > _FAR:
+            return 1e10, np.zeros_like(logs)
         shared, whole = covariance(logs)
         try:
             lower = linalg.cholesky(whole, lower=True)
@@ -135,7 +141,6 @@ def fit(
                 (np.diag(slope) * noise).sum() * factor,
             ]
         )
-        off = (logs - start) / widths
         density = 0.5 * deviations @ solved + np.log(np.diag(lower)).sum() + 0.5 * off @ off
         return float(density), gradient + off / widths
 
