@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.bed import OTHERS, Bed, base_root, bed
+from tests.fleet.bed import PACKAGES, Bed, base_root, bed
 from tests.fleet.conftest import program_of, skip_without_bed
 from tests.fleet.test_remote import tuner
 from tuner.hosts import local
@@ -25,6 +25,8 @@ from tuner.workload.workload import load_workload
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 
+BOTH = ("haproxy", *PACKAGES)
+"""Packages of the target, which serves the backend too."""
 PORT = 18_098
 PROPOSALS = 50
 PROXY = replace(load_workload("proxy"), wire=Wire("http3", Tls(), streams=64))
@@ -45,16 +47,16 @@ requests: [{path: /}]
 def newer(tmp_path_factory: pytest.TempPathFactory) -> ServerFacts:
     """The bed's HAProxy, started with its own loader and libraries on this machine."""
     skip_without_bed()
-    program = program_of(base_root(OTHERS), "haproxy", tmp_path_factory.mktemp("newer"))
+    program = program_of(base_root(BOTH), "haproxy", tmp_path_factory.mktemp("newer"))
     return haproxy.detect(program)
 
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Bed]:
-    """A target that has it, and a generator."""
+    """A target that has it, and Nginx as its backend, and a generator."""
     skip_without_bed()
     groups = {"targets": ["web"], "generators": ["load"]}
-    with bed(groups, packages={"web": OTHERS}) as made:
+    with bed(groups, packages={"web": BOTH}) as made:
         yield made
 
 
