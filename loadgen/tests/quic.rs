@@ -107,14 +107,18 @@ fn bodies() {
     assert_eq!(line.completed, line.offered, "{:?}", line.errors);
 }
 
-/// The delay of a request by the congestion window is reported as the client's wait.
+/// The delay of a request by the congestion window is reported as the client's wait. Losses keep the
+/// window small; without them it soon holds all that a busy machine sends.
 #[test]
 fn blocked() {
     let server = Quic::good();
-    let body = base64(&vec![b'y'; 1_000_000]);
-    let requests = json!({"requests": [{"path": "/", "method": "POST", "body_base64": body}]});
-    let shape = json!({"rate_per_s": 40, "connections": 1, "streams": 8, "timeout_s": 20});
-    let line = window_with(&server, shape, requests);
+    let path = Lossy::start(server.address, 7);
+    let body = base64(&vec![b'y'; 100_000]);
+    let mut changes = server.changes();
+    changes["instances"][0]["address"] = json!(path.address.to_string());
+    changes["requests"] = json!([{"path": "/", "method": "POST", "body_base64": body}]);
+    let shape = json!({"rate_per_s": 30, "connections": 1, "streams": 8, "timeout_s": 20});
+    let line = window_with(&server, shape, changes);
     assert_accounted(&line);
     assert_eq!(line.completed, line.offered, "{:?}", line.errors);
     assert!(line.blocked.count > 0);
