@@ -39,6 +39,7 @@ from tuner.generators.share import Share
 from tuner.generators.shared import Member, SharedGenerator
 from tuner.generators.wrk2 import Wrk2Generator
 from tuner.hosts import local
+from tuner.judge.scoring import copy_of, window_id
 from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import split_cores
 from tuner.measurement.clocks import ClockReading
@@ -320,6 +321,20 @@ class TestLoadGenerator:
         ]
         starts = [w.started_unix_s for w in reported]
         assert all(b - a >= DURATION_S for a, b in pairwise(starts))
+
+    def test_each_instance_of_an_arm_has_windows(self, case: Case) -> None:
+        """The labels that further starts give to their instances are ids of windows too."""
+        copy = replace(case.other, instance=copy_of(case.one.instance, 2))
+        window = case.spec(0, copy, window_id=window_id(0, copy.instance))
+        reported: list[RawWindow] = []
+
+        def keep(raw: RawWindow) -> Next:
+            reported.append(raw)
+            return Next()
+
+        case.generator.run(WindowPlan(case.workload, (case.one, copy), (window,)), keep)
+        assert [(w.window_id, w.instance) for w in reported] == [("00-one#2", "one#2")]
+        assert reported[0].completed
 
     @TIMED
     def test_every_request_has_its_three_times_and_an_outcome(self, case: Case) -> None:

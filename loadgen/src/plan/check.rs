@@ -338,12 +338,12 @@ impl Slices {
 
 impl Window {
     fn check(&self, path: &str, protocol: Protocol) -> Result<(), PlanError> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-#".contains(&byte);
         require(
             !self.id.is_empty() && self.id.bytes().all(plain) && !self.id.starts_with('.'),
             format_args!("{path}.id"),
             &self.id,
-            "made of letters, digits, '.', '_' and '-' (it names a file)",
+            "made of letters, digits, '.', '_', '-' and '#' (it names a file)",
         )?;
         require(
             (1..=100_000).contains(&self.connections),
