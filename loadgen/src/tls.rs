@@ -181,7 +181,10 @@ impl Tls {
             return Ok(Some((n, true)));
         }
         let (plain, records) = buffer.split_at_mut(buffer.len() / 2);
-        for _ in 0..EMPTY_READS {
+        let mut empty_reads = 0;
+        // A read without data is followed by another one, even if it was short: the end of the stream
+        // may have come with the records, and then no other event reports it.
+        while empty_reads < EMPTY_READS {
             if self.ended {
                 return Ok(Some((0, false)));
             }
@@ -207,22 +210,16 @@ impl Tls {
                     got += bytes.len();
                 },
             );
-            match digested {
-                Ok(used) if used < records.len() => {
-                    self.incoming.extend_from_slice(&records[used..]);
-                }
-                Ok(_) => {}
-                Err(error) => return Err(kinds::of_transfer(&self.rejected(error))),
-            }
+            let used = digested.map_err(|error| kinds::of_transfer(&self.rejected(error)))?;
+            self.incoming.extend_from_slice(&records[used..]);
             // A reply of the session itself (a key update, for example) is sent as soon as
             // possible.
             self.flush().map_err(|error| Kind::from_transfer(&error))?;
             if got > 0 {
                 return Ok(Some((got, full || self.ended)));
             }
-            if !full && !self.ended {
-                return Ok(None);
-            }
+            // A part of a record is progress.
+            empty_reads += usize::from(used > 0);
         }
         Err(Kind::TlsGarbage)
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -362,6 +363,88 @@ fn closed() {
     authority.assert_only("closed", |session| {
         request(session);
     });
+}
+
+/// The end of a connection is noticed even if it comes in one packet with session tickets, which are
+/// records without data.
+#[test]
+fn closed_with_tickets() {
+    let authority = Authority::new("tickets");
+    let server = responder(authority.good(), |session| {
+        let (connection, socket) = (&mut session.conn, &mut session.sock);
+        shake_hands(connection, socket);
+        let mut piece = [0; 4096];
+        while connection.reader().read(&mut piece).is_err() {
+            if !matches!(connection.read_tls(socket), Ok(1..)) {
+                return;
+            }
+            connection.process_new_packets().unwrap();
+        }
+        send_with_the_end(connection, socket);
+    });
+    let line = authority.offered(&server, json!({}), json!({}));
+    let kinds: Vec<&str> = line.errors.keys().map(String::as_str).collect();
+    assert_eq!(
+        (kinds, line.timeouts, line.in_flight),
+        (vec!["closed"], 0, 0)
+    );
+}
+
+/// The same before the first frame of HTTP/2: the connection was never open.
+#[test]
+fn closed_with_tickets_on_http2() {
+    let authority = Authority::new("tickets-h2");
+    let mut config = authority.good();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let server = responder(config, |session| {
+        shake_hands(&mut session.conn, &session.sock);
+        send_with_the_end(&mut session.conn, &session.sock);
+    });
+    let mut plan = plan(server.address, json!({}), json!({}));
+    plan["instances"][0]["host"] = Value::from("localhost");
+    plan["instances"][0]["protocol"] = Value::from("http2");
+    plan["instances"][0]["tls"] = json!({"ca_file": authority.file});
+    let line = measure(&plan).remove(0);
+    let kinds: Vec<&str> = line.errors.keys().map(String::as_str).collect();
+    assert_eq!(
+        (kinds, line.unsent),
+        (vec!["connect_tls_closed"], line.offered)
+    );
+}
+
+/// Complete a handshake, and keep the session tickets.
+fn shake_hands(connection: &mut ServerConnection, mut socket: &TcpStream) {
+    while connection.is_handshaking() {
+        while connection.wants_write() {
+            connection.write_tls(&mut socket).unwrap();
+        }
+        if !matches!(connection.read_tls(&mut socket), Ok(1..)) {
+            return;
+        }
+        connection.process_new_packets().unwrap();
+    }
+}
+
+/// Send what a connection has to send, and its end, in one packet.
+fn send_with_the_end(connection: &mut ServerConnection, socket: &TcpStream) {
+    let mut bytes = Vec::new();
+    while connection.wants_write() {
+        connection.write_tls(&mut bytes).unwrap();
+    }
+    // With MSG_MORE, the kernel keeps them until the end comes (send(2)).
+    #[expect(unsafe_code, reason = "the standard library sends without flags")]
+    // SAFETY: the bytes are valid for the read of their length.
+    let sent = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_MORE,
+        )
+    };
+    assert_eq!(sent, bytes.len() as isize);
+    socket.shutdown(Shutdown::Write).unwrap();
+    let _ = std::io::copy(&mut &*socket, &mut std::io::sink());
 }
 
 /// Records that cannot be decrypted.

@@ -223,7 +223,8 @@ impl<'a> Engine<'a> {
             };
             self.pool.connections[i as usize].read_pending = false;
             now = self.watch.tick();
-            self.receive(i, now, false);
+            // The event whose reading this goes on with may have been that of the end.
+            self.receive(i, now, true);
             now = self.dispatch(now);
             busy = true;
         }
