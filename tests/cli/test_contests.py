@@ -331,14 +331,14 @@ def test_what_cannot_be_run_is_answered_before_anything_starts(
     assert host.deployments == 0
 
 
+@pytest.mark.usefixtures("host")
 def test_both_is_the_former_name_of_all_servers(tuner: Tuner) -> None:
     """Published commands keep working; the help names the new one only."""
-    plans = [
-        json.loads(tuner("run", "https-proxy-500", "--dry-run", "--json", *server).out)
-        for server in ([], ["--server", "all"], ["--server", "both"])
-    ]
-    for plan in plans:
-        assert {each["server"] for each in plan["plans"]} == {"nginx", "caddy"}
+    for server in ([], ["--server", "all"], ["--server", "both"]):
+        done = tuner("run", "https-proxy-500", "--dry-run", "--json", *server)
+        assert done.code == 0, done.err
+        plans = json.loads(done.out)["plans"]
+        assert {each["server"] for each in plans} == {"nginx", "caddy"}
     assert "both" not in tuner("run", "--help").out
     refused = tuner("run", "https-proxy-500", "--server", "both", "--resume")
     assert "nothing in studies/" in refused.err, "it is the default, as without the option"
