@@ -223,7 +223,7 @@ impl<'a> Engine<'a> {
             };
             self.pool.connections[i as usize].read_pending = false;
             now = self.watch.tick();
-            // The event whose reading this goes on with may have been that of the end.
+            // The event that started this read may also have reported the end of the stream.
             self.receive(i, now, true);
             now = self.dispatch(now);
             busy = true;
