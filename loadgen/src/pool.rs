@@ -1,4 +1,5 @@
-//! The connections of one thread to the instances of a window, kept across the windows of a plan.
+//! The connections of one thread to the instances of a window. A session keeps them for its next
+//! windows.
 //!
 //! A connection is closed, connecting or open. Closed ones wait in a queue to be reopened; the
 //! streams of open ones are [`Slots`] for requests.
@@ -96,6 +97,23 @@ pub struct Target {
     pub requests: Arc<[Prepared]>,
 }
 
+/// The connections of one thread to one instance, between windows.
+#[derive(Debug)]
+pub struct Bundle {
+    target: Target,
+    connections: Vec<Connection>,
+}
+
+impl Bundle {
+    /// Create a bundle without connections.
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            connections: Vec::new(),
+        }
+    }
+}
+
 /// The connections to one instance, or to several that are measured in turn. Each has as many.
 /// Aligned so that the pools of two threads, which are neighbours, share no cache line.
 #[derive(Debug)]
@@ -123,35 +141,49 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Create a pool without connections.
-    pub fn new(targets: Vec<Target>) -> io::Result<Self> {
+    /// Create a pool of exactly `each` connections to each instance.
+    pub fn new(bundles: Vec<Bundle>, each: usize) -> io::Result<Self> {
+        let mut targets = Vec::with_capacity(bundles.len());
+        let mut connections = Vec::with_capacity(bundles.len() * each);
+        for mut bundle in bundles {
+            bundle.connections.resize_with(each, Connection::new);
+            connections.append(&mut bundle.connections);
+            targets.push(bundle.target);
+        }
         Ok(Self {
             targets,
             epoll: Epoll::new()?,
-            connections: Vec::new(),
+            connections,
             slots: Slots::new(0, 0),
             streams: 1,
             alarms: Alarms::default(),
             path: quic::Path::default(),
-            each: 0,
+            each: each as u32,
             closed: VecDeque::new(),
             connecting: 0,
         })
     }
 
-    /// Prepare exactly `each` connections to each instance, with this number of streams, for a
-    /// window. New connections,
-    /// and those that the server has closed in the meantime, are queued to be opened. `buffer`
-    /// receives bytes that arrived in the meantime.
-    pub fn resize(&mut self, each: usize, streams: u32, buffer: &mut [u8]) {
-        let n = each * self.targets.len();
-        if each != self.each as usize {
-            // With several instances, an index would now belong to another one.
-            let kept = if self.targets.len() == 1 { n } else { 0 };
-            self.connections.truncate(kept);
-        }
-        self.each = each as u32;
-        self.connections.resize_with(n, Connection::new);
+    /// Return the number of connections to each instance.
+    pub fn each(&self) -> usize {
+        self.each as usize
+    }
+
+    /// Return the connections to each instance, in the order of the instances.
+    pub fn into_bundles(self) -> impl Iterator<Item = Bundle> {
+        let each = self.each();
+        let mut left = self.connections.into_iter();
+        self.targets.into_iter().map(move |target| Bundle {
+            target,
+            connections: left.by_ref().take(each).collect(),
+        })
+    }
+
+    /// Prepare the connections for a window, with this number of streams each. New ones, and those
+    /// that the server has closed in the meantime, are queued to be opened. `buffer` receives bytes
+    /// that arrived in the meantime.
+    pub fn prepare(&mut self, streams: u32, buffer: &mut [u8]) {
+        let (each, n) = (self.each(), self.connections.len());
         self.slots = Slots::new(each * streams as usize, self.targets.len());
         self.streams = streams;
         self.alarms = Alarms::new(n);
@@ -169,12 +201,24 @@ impl Pool {
                 carrier.set_streams(streams);
                 carrier.is_usable(buffer)
             };
-            if open && carrier.is_some_and(well) {
+            if open && carrier.is_some_and(well) && self.watch(i).is_ok() {
                 self.admit(i);
                 self.update_alarm(i);
             } else {
                 self.drop_carrier(i, 0);
             }
+        }
+    }
+
+    /// Add a connection's socket to the epoll set. The set reports readiness even if it is there
+    /// already.
+    fn watch(&self, i: u32) -> io::Result<()> {
+        let connection = &self.connections[i as usize];
+        let token = u64::from(i) | u64::from(connection.generation) << 32;
+        match &connection.carrier {
+            None => Ok(()),
+            Some(carrier) if carrier.wants_writable() => self.epoll.add(carrier.socket(), token),
+            Some(carrier) => self.epoll.add_reading(carrier.socket(), token),
         }
     }
 
@@ -357,19 +401,11 @@ impl Pool {
         };
         let arm = self.arm_of(i);
         let opened = Carrier::open(&self.targets[arm].endpoint, self.streams).and_then(|carrier| {
-            // The epoll set reports readiness even if it is there already.
-            let token = u64::from(i) | u64::from(self.at(i).generation) << 32;
-            let added = if carrier.wants_writable() {
-                self.epoll.add(carrier.socket(), token)
-            } else {
-                self.epoll.add_reading(carrier.socket(), token)
-            };
-            added.map_err(|error| Kind::from_connect(&error))?;
-            Ok(carrier)
+            self.at(i).carrier = Some(carrier);
+            self.watch(i).map_err(|error| Kind::from_connect(&error))
         });
         match opened {
-            Ok(carrier) => {
-                self.at(i).carrier = Some(carrier);
+            Ok(()) => {
                 self.update_alarm(i);
                 self.at(i).state = State::Connecting(now, deadline);
                 self.connecting += 1;

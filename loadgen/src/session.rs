@@ -12,7 +12,7 @@ use crate::instants;
 use crate::live::Live;
 use crate::output::{self, Context, EndLine, ReadyLine, Reason, WindowLine};
 use crate::plan::{Instance, Plan, Protocol, Spin, Window};
-use crate::pool::{Pool, Target};
+use crate::pool::{Bundle, Pool, Target};
 use crate::prepare;
 use crate::processes::Processes;
 use crate::quic;
@@ -54,8 +54,9 @@ pub struct Session<'a> {
     recorded: HashMap<&'a str, Vec<u64>>,
     /// The TLS clients, by instance.
     tls: HashMap<&'a str, tls::Client>,
-    /// The connections of each thread, by the instances that share them in turn.
-    pools: HashMap<Vec<&'a str>, Vec<Pool>>,
+    /// The connections of each thread to each instance, between windows. Windows have several
+    /// instances, in different orders, and some without those that were dropped.
+    bundles: HashMap<&'a str, Vec<Bundle>>,
     /// The processes of instances that are stopped when it is not their turn.
     processes: Option<Processes<'a>>,
     live: Option<Arc<Live>>,
@@ -98,7 +99,7 @@ impl<'a> Session<'a> {
             mix: Mix::new(plan.requests.iter().map(|request| request.weight)),
             recorded,
             tls,
-            pools: HashMap::new(),
+            bundles: HashMap::new(),
             processes: Processes::open(plan),
             live: None,
         })
@@ -120,6 +121,33 @@ impl<'a> Session<'a> {
         self.measure_from(window, None)
     }
 
+    /// Return the pool of each thread for a window, with the connections that exist already.
+    fn pools(
+        &mut self,
+        window: &Window,
+        instances: &[&'a Instance],
+        threads: usize,
+    ) -> io::Result<Vec<Pool>> {
+        let mut parts = (0..threads).map(|_| Vec::new()).collect::<Vec<_>>();
+        for instance in instances {
+            let id = instance.id.as_str();
+            let mut bundles = self.bundles.remove(id).unwrap_or_default();
+            if bundles.len() != threads {
+                let target = || target(self.plan, instance, self.tls.get(id));
+                let bundle = |_| Ok(Bundle::new(target()?));
+                bundles = (0..threads).map(bundle).collect::<io::Result<_>>()?;
+            }
+            for (part, bundle) in parts.iter_mut().zip(bundles) {
+                part.push(bundle);
+            }
+        }
+        let each = |place| share(window.connections, threads, place);
+        let parts = (0..).zip(parts);
+        parts
+            .map(|(place, bundles)| Pool::new(bundles, each(place)))
+            .collect()
+    }
+
     fn measure_from(
         &mut self,
         window: &'a Window,
@@ -131,16 +159,7 @@ impl<'a> Session<'a> {
         let instances: Option<Vec<&Instance>> = window.arms().into_iter().map(find).collect();
         let instances = instances.ok_or_else(|| io::Error::other("unknown instance"))?;
         let threads = plan.cpus.len().clamp(1, window.connections);
-        let pools = self.pools.entry(window.arms()).or_default();
-        if pools.len() != threads {
-            let pool = || {
-                let targets = instances
-                    .iter()
-                    .map(|instance| target(plan, instance, self.tls.get(instance.id.as_str())));
-                Pool::new(targets.collect::<io::Result<_>>()?)
-            };
-            *pools = (0..threads).map(|_| pool()).collect::<io::Result<_>>()?;
-        }
+        let mut pools = self.pools(window, &instances, threads)?;
         let ticker_cpus = plan.ticker.iter().flat_map(|ticker| &ticker.cpus);
         let cpus: BTreeSet<usize> = plan.cpus.iter().chain(ticker_cpus).copied().collect();
         let cpus: Vec<usize> = cpus.into_iter().collect();
@@ -174,7 +193,13 @@ impl<'a> Session<'a> {
             live: self.live.clone(),
             start,
         };
-        let raw = engine::run(window, schedule, &settings, pools)?;
+        let raw = engine::run(window, schedule, &settings, &mut pools)?;
+        for pool in pools {
+            for (instance, bundle) in instances.iter().zip(pool.into_bundles()) {
+                let id = instance.id.as_str();
+                self.bundles.entry(id).or_default().push(bundle);
+            }
+        }
         let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
         let server = ticker.map(Ticker::finish).unwrap_or_default();
         let raw = raw?;
@@ -289,7 +314,7 @@ impl<'a> Session<'a> {
                 return Err(Failure::Command(text));
             }
             for id in command.drop {
-                self.pools.retain(|arms, _| !arms.contains(&id.as_str()));
+                self.bundles.remove(id.as_str());
                 dropped.insert(id);
             }
             if command.next == Next::Stop {
@@ -328,6 +353,11 @@ fn agree(
 }
 
 /// Return how a pool reaches an instance, and what it asks it for.
+/// Return the share of one thread, of `n` things for all.
+fn share(n: usize, threads: usize, place: usize) -> usize {
+    n / threads + usize::from(place < n % threads)
+}
+
 fn target(plan: &Plan, instance: &Instance, tls: Option<&tls::Client>) -> io::Result<Target> {
     let address = instance.address.to_string();
     let host = instance.host.as_deref().unwrap_or(&address);

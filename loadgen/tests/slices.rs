@@ -47,6 +47,35 @@ fn the_load_is_shared() {
     assert!((2_100..2_700).contains(&offered), "{offered}");
 }
 
+/// A connection is kept for all windows of its server: they name the servers in different orders,
+/// some leave one out, and some have one alone.
+#[test]
+fn connections_are_kept_from_window_to_window() {
+    let servers = [Responder::good(), Responder::good(), Responder::good()];
+    let mut plan = sliced(&servers.each_ref(), json!({"duration_s": 0.3}));
+    let first = plan["windows"][0].clone();
+    let windows = plan["windows"].as_array_mut().unwrap();
+    for (id, arms) in [("turned", &["c", "a", "b"][..]), ("fewer", &["c", "b"])] {
+        let mut next = first.clone();
+        merge(&mut next, json!({"id": id, "slices": {"instances": arms}}));
+        windows.push(next);
+    }
+    let mut alone = first.clone();
+    merge(
+        &mut alone,
+        json!({"id": "alone", "instance": "b", "slices": null}),
+    );
+    windows.push(alone);
+    let lines = measure(&plan);
+    assert_eq!(lines.len(), 3 + 3 + 2 + 1);
+    for (place, line) in lines.iter().enumerate() {
+        assert_accounted(line);
+        assert_eq!((line.completed, line.errors.len()), (line.offered, 0));
+        let opened = (line.connects, line.reopened, line.reconnects);
+        assert_eq!(opened, (if place < 3 { 4 } else { 0 }, 0, 0), "{line:?}");
+    }
+}
+
 /// Errors belong to the server that makes them, and a lost request is sent to the same one again.
 #[test]
 fn errors_stay_with_their_server() {

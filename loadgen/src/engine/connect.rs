@@ -37,6 +37,17 @@ impl Engine<'_> {
                     .add(&agreed, false);
             }
         }
+        // Those that were kept are writable, which the new epoll set reports.
+        loop {
+            let n = self.pool.epoll.wait(events, Wait::Poll)?;
+            let now = sys::now_ns();
+            events[..n]
+                .iter()
+                .for_each(|event| self.handle(*event, now));
+            if n < events.len() {
+                break;
+            }
+        }
         let begun = sys::now_ns();
         let patience = self.timeout_ns.min(CONNECT_NS);
         let mut give_up = begun + patience;

@@ -148,7 +148,7 @@ pub fn run(
     agenda.outstanding = (0..threads).map(|_| Outstanding::new()).collect();
     let ready = Barrier::new(threads);
     let part = |place: usize, pool: &mut Pool| {
-        let connections = share(window.connections, threads, place);
+        let connections = pool.each();
         // One thread is enough to read the CPU time of the server, and to stop it.
         let none = vec![&[] as &[i32]; pids.len()];
         let pids = if place == 0 { pids } else { &none };
@@ -185,11 +185,6 @@ pub fn run(
         }
     }
     Ok(Ok(merge(&agenda, settings.pids.len(), whole)))
-}
-
-/// Return the share of one thread, of `n` things for all.
-pub fn share(n: usize, threads: usize, place: usize) -> usize {
-    n / threads + usize::from(place < n % threads)
 }
 
 /// Run one thread's part of a window; return `None` if it was interrupted.

@@ -119,7 +119,7 @@ impl<'a> Engine<'a> {
     ) -> Self {
         let arms = pool.targets.len();
         let mut buffer = vec![0; pool.buffer_bytes()].into_boxed_slice();
-        pool.resize(connections, window.streams, &mut buffer);
+        pool.prepare(window.streams, &mut buffer);
         Self {
             ledger: Ledger::new(agenda, arms, connections * window.streams as usize),
             watch: Watch::new(gap_ns),

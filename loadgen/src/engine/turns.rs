@@ -184,15 +184,15 @@ impl Engine<'_> {
         all & !self.halted
     }
 
-    /// Return whether connections to an instance may be opened now: a stopped one would not answer, and
-    /// one that is halted needs none.
+    /// Return whether connections to an instance may be opened now. Handshakes are work of its own
+    /// slices, a stopped instance would not answer, and one that is halted needs none.
     pub fn may_open(&self, arm: usize, now: u64) -> bool {
         let agenda = self.ledger.agenda;
         let turns = matches!(self.phase, Phase::WarmUp | Phase::Measure);
         if turns && self.is_halted(arm) {
             return false;
         }
-        if !turns || !agenda.freezes {
+        if !turns {
             return true;
         }
         let owed = self.ledger.books[arm].waits() || agenda.late_arms(now) & 1 << arm != 0;
