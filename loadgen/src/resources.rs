@@ -78,6 +78,11 @@ pub fn with_children(pids: &[i32]) -> Vec<i32> {
     found
 }
 
+/// Return the number of a process's threads; 0 if it has ended.
+pub fn threads(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
 /// Return the time for which each thread of the processes was ready to run but waited, since its
 /// start, in nanoseconds: the second number of `/proc/PID/task/TID/schedstat`.
 pub fn waited_ns(pids: &[i32]) -> BTreeMap<i32, u64> {

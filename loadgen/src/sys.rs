@@ -20,9 +20,9 @@ pub use clock::{
 pub use epoll::{Epoll, Wait};
 pub use memory::{Column, page_bytes};
 pub use process::{
-    Readable, die_with_parent, install_signals, pin, raise_file_limit, raise_priority, read,
-    set_idle_priority, set_realtime, stop_requested, stops_requested, usable_cpus, wait_readable,
-    wait_readable_for,
+    Readable, cpus_of, die_with_parent, install_signals, pin, raise_file_limit, raise_priority,
+    read, set_idle_priority, set_realtime, stop_requested, stops_requested, usable_cpus,
+    wait_readable, wait_readable_for,
 };
 pub use socket::{
     connect, receive, receive_stamped, reset_on_close, send, set_backlog, socket_error,

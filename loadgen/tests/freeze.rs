@@ -82,6 +82,12 @@ impl Drop for Server {
 fn serve() {
     let server = match std::env::var(KIND).as_deref() {
         Ok("good" | "parent") => Responder::good(),
+        Ok("crowded") => {
+            for _ in 0..64 * cpus() {
+                std::thread::spawn(std::thread::park);
+            }
+            Responder::good()
+        }
         Ok("silent") => Responder::start(|mut client, _| while client.request().is_some() {}),
         _ => return,
     };
@@ -98,6 +104,11 @@ fn serve() {
         }
         println!("{}", child.id());
     }
+}
+
+/// The CPUs on which this process may run, and those that it starts.
+fn cpus() -> usize {
+    std::thread::available_parallelism().unwrap().get()
 }
 
 /// A plan of one window over these servers, called a, b, c; their pids may be changed.
@@ -300,6 +311,28 @@ fn what_cannot_be_frozen_is_measured_all_the_same() {
             let reason = slices.not_frozen.as_ref().unwrap();
             assert_eq!(*reason, format!("instance \"b\": {words}"));
         }
+    }
+}
+
+/// Each thread takes its time to stop and to continue, so one server of many threads is measured
+/// unfrozen, and the others with it.
+#[test]
+fn a_server_of_many_threads_is_not_frozen() {
+    let servers = [Server::good(), Server::start("crowded")];
+    for line in measure(&frozen(&servers.each_ref(), json!({"duration_s": 0.2}))) {
+        assert_answered(&line);
+        assert!(!slices(&line).frozen);
+        let reason = slices(&line).not_frozen.as_ref().unwrap();
+        let threads = std::fs::read_dir(format!("/proc/{}/task", servers[1].pid()));
+        let words = format!(
+            "it has {} threads on {} CPU",
+            threads.unwrap().count(),
+            cpus()
+        );
+        assert!(
+            reason.starts_with(&format!("instance \"b\": {words}")),
+            "{reason}"
+        );
     }
 }
 

@@ -8,12 +8,13 @@ use libc::c_int;
 
 use super::call::{check, count, timespec};
 
-/// Return the CPUs on which the calling thread may run.
-fn allowed_cpus() -> Vec<usize> {
+/// Return the CPUs on which a process's main thread may run, or the calling thread if it is 0; none
+/// if that cannot be seen.
+fn allowed_cpus(pid: i32) -> Vec<usize> {
     // SAFETY: `cpu_set_t` is plain data, and its size is given.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+        if libc::sched_getaffinity(pid, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
             return Vec::new();
         }
         (0..libc::CPU_SETSIZE as usize)
@@ -22,10 +23,15 @@ fn allowed_cpus() -> Vec<usize> {
     }
 }
 
+/// Return the number of CPUs on which a process's main thread may run; 0 if it has ended.
+pub fn cpus_of(pid: i32) -> usize {
+    allowed_cpus(pid).len()
+}
+
 /// Return those of `cpus` that the calling thread may be pinned to. It tries each: the current
 /// affinity (of taskset, for example) is no limit, but a cpuset is.
 pub fn usable_cpus(cpus: impl IntoIterator<Item = usize>) -> Vec<usize> {
-    let before = allowed_cpus();
+    let before = allowed_cpus(0);
     let usable = cpus
         .into_iter()
         .filter(|cpu| pin(&[*cpu]).is_ok())
