@@ -11,6 +11,7 @@ from tests.measurement.windows import window
 from tests.phases.rig import HAND, QUIET, STOCK, Rig, all_the_same, blocks, fast_is_better, rig
 from tuner.goals.objective import Objective
 from tuner.judge.scoring import BASELINE, mean_loss, trial_losses
+from tuner.phases.repeat import InvalidBlockError
 from tuner.phases.search import SearchSpec, hopeless, run_search
 from tuner.phases.study import calibrate
 from tuner.record.model import Record, Trial
@@ -244,10 +245,21 @@ def test_who_had_a_look_in_an_earlier_block_is_not_dropped() -> None:
     assert hopeless(windows, Objective("p50"), 0.1, kept={"c2"}).keys() == {"c1"}
 
 
-def test_a_candidate_that_fails_the_load_leaves_before_the_baselines_turn() -> None:
+def test_a_candidate_that_fails_the_load_leaves_once_the_baseline_held_it() -> None:
     """There is nothing to compare."""
-    bad = window("c1", 0, 100, errors={"reset": 3})
-    assert hopeless([bad], Objective("p50"), 0.1) == {"c1": "3 of 20 requests failed (reset 3)"}
+    failing = window("c1", 0, 100, errors={"reset": 3})
+    good = window(BASELINE, 0, 100)
+    words = "3 of 20 requests failed (reset 3)"
+    assert hopeless([failing], Objective("p50"), 0.1) == {}
+    assert hopeless([failing, good], Objective("p50"), 0.1) == {"c1": words}
+
+
+def test_a_failure_that_the_baseline_shares_is_held_against_nobody() -> None:
+    """The host was busy, or the servers were not ready; the next round tells."""
+    shared = [window(arm, 0, 100, errors={"reset": 3}) for arm in ("c1", "c2", BASELINE)]
+    assert hopeless(shared, Objective("p50"), 0.1) == {}
+    later = [window("c1", 1, 100), window("c2", 1, 100, timeouts=2), window(BASELINE, 1, 100)]
+    assert hopeless([*shared, *later], Objective("p50"), 0.1).keys() == {"c2"}
 
 
 # --- the host's and the instrument's failures --------------------------------------------------
@@ -264,6 +276,55 @@ def test_a_failure_of_the_host_is_held_against_nobody() -> None:
         assert [i.digest for i in repeated.instances] == [i.digest for i in block.instances]
         assert [i.trial for i in repeated.instances] == [i.trial for i in block.instances]
     assert not [t for t in proposals(record) if t.state == "infeasible"]
+
+
+def searched_with_faults(windows: int) -> tuple[Rig, Record]:
+    """Return a search of a host on which so many windows fail from its first one on."""
+    made = rig(objective="p50")
+    ready = calibrate(made.bench(), made.spec)
+    begun = made.host.windows
+    made.host.faults = Faults(failing=range(begun, begun + windows))
+    spec = SearchSpec(made.spec.space, made.spec.allow, STOCK, (HAND,), 200.0, None)
+    run_search(ready.bench, spec, ready.calibration, ready.plan)
+    return made, made.record()
+
+
+ARMS = 9
+"""The baseline and eight candidates."""
+ATTEMPTS = 3 * 4 * ARMS
+"""Windows of all attempts at a block of four rounds."""
+
+
+def test_a_round_that_fails_for_all_makes_no_candidate_infeasible() -> None:
+    """Its other rounds decide."""
+    _, record = searched_with_faults(ARMS)
+    first = blocks(record, "search")[0]
+    assert first.state == "complete"
+    assert all(window.bad for window in first.windows if window.round == 0)
+    assert not [t for t in proposals(record) if t.state == "infeasible"]
+    trials = {i.trial for i in first.instances if i.trial is not None}
+    assert all(t.losses for t in record.trials if t.number in trials)
+
+
+def test_a_block_without_a_valid_attempt_is_left_out() -> None:
+    """One of its candidates may disturb the baseline, so the search goes on with others."""
+    made, record = searched_with_faults(ATTEMPTS)
+    left, following = blocks(record, "search")[2:4]
+    assert (left.state, following.state) == ("invalid", "complete")
+    numbers = {i.trial for i in left.instances if i.trial is not None}
+    unmeasured = [t for t in record.trials if t.number in numbers]
+    assert len(unmeasured) == ARMS - 1
+    for trial in unmeasured:
+        assert (trial.state, trial.losses) == ("dropped", {})
+        assert trial.message.startswith("not measured: search block 1 was not valid in 3 attempts")
+    assert not numbers & {i.trial for i in following.instances}
+    assert "the search continues with other candidates" in " ".join(made.progress.notes)
+
+
+def test_two_blocks_in_a_row_without_a_valid_attempt_end_the_search() -> None:
+    """Then it is not the candidates."""
+    with pytest.raises(InvalidBlockError, match="search block 1 was not valid in 3 attempts"):
+        searched_with_faults(2 * ATTEMPTS)
 
 
 def test_the_same_seed_searches_the_same() -> None:

@@ -20,7 +20,7 @@ from tuner.judge.scoring import BASELINE, block_losses
 from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec
-from tuner.phases.repeat import repeat_until_complete
+from tuner.phases.repeat import InvalidBlockError, repeat_until_complete
 from tuner.record.model import Block, Calibration, Record, Trial, TrialOrigin, TrialState
 from tuner.search.dimensions import by_parameter, dimensions_of
 from tuner.search.propose import propose
@@ -36,6 +36,9 @@ _FINAL_SHARE = 0.25
 """Last part of the search's time, for further looks at the best."""
 _NEW_SHARE = 0.5
 """Least share of a block's slots for new proposals before the final part."""
+
+_MOST_LEFT_OUT = 2
+"""Blocks in a row without a valid attempt, at which the search gives up."""
 
 _LEAST_NOISE = 0.01
 """Least noise of a look that the surrogate assumes, ln units."""
@@ -65,6 +68,9 @@ def run_search(
     """Search until the time or the trials are used up; return the trial to confirm, if any.
 
     It continues a search that is partly in the record.
+
+    Raises:
+        InvalidBlockError: two blocks in a row were not valid in any attempt.
     """
     cost_s = plan.search.cost_s(plan.candidates + 1)
     least = min(bench.gates.samples_needed, plan.look_samples)
@@ -73,6 +79,7 @@ def run_search(
     record = bench.store.record()
     bench.progress.phase("search", max(0.0, plan.whole_blocks_s(spec.time_s) - _spent_s(record)))
     _note_baseline(bench, spec, record)
+    left_out = 0
     while True:
         record = bench.store.record()
         ended = store.reap(look=False)
@@ -93,6 +100,13 @@ def run_search(
             block = _measure(bench, arms, calibration, plan, record)
         except ClaimedError:
             continue
+        except InvalidBlockError as error:
+            left_out += 1
+            if left_out == _MOST_LEFT_OUT:
+                raise
+            _leave_out(bench, arms, error)
+            continue
+        left_out = 0
         _conclude(bench, block)
         _report_best(bench, block, max(0.0, left_s - cost_s))
     _wait_for_others(bench)
@@ -164,6 +178,8 @@ def _next_arms(
         return arms
     first_look = {t.number for t in trials if t.state == "racing" and not t.losses}
     waited_for = [t for t in trials if t.number in first_look and t.number not in orphans]
+    # A block that was left out says nothing about its candidates.
+    waited_for += [t for t in trials if t.state == "dropped" and not t.losses]
     pending = [configurations[t.digest] for t in waited_for if t.digest in configurations]
     seen = [_seen(t, configurations, bench.goals) for t in record.trials if t not in waited_for]
     known = {s.configuration.digest for s in seen} | {c.digest for c in pending}
@@ -281,8 +297,7 @@ def hopeless(
         kept: instances that had this look in an earlier block.
     """
     last = windows[-1]
-    others = [w for w in windows if w.instance != BASELINE]
-    leaving = {w.instance: "; ".join(w.invalid) for w in others if w.bad}
+    leaving = failing(windows)
     if objective and any(w.round == last.round and w.instance == BASELINE for w in windows):
         values: dict[str, dict[int, float]] = {}
         for window in windows:
@@ -300,18 +315,30 @@ def hopeless(
     return leaving
 
 
+def failing(windows: Sequence[Measurement]) -> dict[str, str]:
+    """Return instances that failed the load in a round in which the baseline held it.
+
+    Where the baseline fails as well, the round says nothing about the others: the host was busy,
+    or servers that had just started were not ready. An instance at fault fails the next round too.
+    """
+    held = {w.round for w in windows if w.instance == BASELINE and not w.bad}
+    bad = [w for w in windows if w.bad and w.instance != BASELINE and w.round in held]
+    # The first failure says most: what follows it may be its consequence.
+    return {w.instance: "; ".join(w.invalid) for w in reversed(bad)}
+
+
 def _conclude(bench: Bench, block: Block) -> None:
     """Record the block's results for its trials."""
     losses = block_losses(block, bench.objective)
+    failed = failing(block.windows)
     ended: dict[int, tuple[TrialState, str]] = {}
     for instance in block.instances:
         if instance.trial is None:
             continue
         if instance.instance in losses:
             bench.store.report_loss(instance.trial, block.number, losses[instance.instance])
-        bad = [w for w in block.windows if w.instance == instance.instance and w.bad]
-        if instance.state == "refused" or bad:
-            words = instance.message or "; ".join(bad[0].invalid)
+        if instance.state == "refused" or instance.instance in failed:
+            words = instance.message or failed[instance.instance]
             ended[instance.trial] = "infeasible", words
         elif instance.state == "dropped":
             ended[instance.trial] = "dropped", instance.message
@@ -320,6 +347,18 @@ def _conclude(bench: Bench, block: Block) -> None:
     for trial in bench.store.record().trials:
         if trial.number in ended:
             _close(bench, trial, *ended[trial.number])
+
+
+def _leave_out(bench: Bench, arms: Sequence[Arm], error: InvalidBlockError) -> None:
+    """Continue without a block that was not valid in any attempt.
+
+    Its new candidates are not measured again, since one of them may be what disturbs the baseline.
+    """
+    bench.progress.note(f"{error}; the search continues with other candidates")
+    numbers = {arm.trial for arm in arms}
+    for trial in bench.store.record().trials:
+        if trial.number in numbers and not trial.losses:
+            _close(bench, trial, "dropped", f"not measured: {error}")
 
 
 def _close(bench: Bench, trial: Trial, state: TrialState, message: str) -> None:
