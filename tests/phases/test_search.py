@@ -255,7 +255,7 @@ def test_a_candidate_that_fails_the_load_leaves_once_the_baseline_held_it() -> N
 
 
 def test_a_failure_that_the_baseline_shares_is_held_against_nobody() -> None:
-    """The host was busy, or the servers were not ready; the next round tells."""
+    """The host was busy, or the servers were not ready; the next round decides."""
     shared = [window(arm, 0, 100, errors={"reset": 3}) for arm in ("c1", "c2", BASELINE)]
     assert hopeless(shared, Objective("p50"), 0.1) == {}
     later = [window("c1", 1, 100), window("c2", 1, 100, timeouts=2), window(BASELINE, 1, 100)]
@@ -279,7 +279,7 @@ def test_a_failure_of_the_host_is_held_against_nobody() -> None:
 
 
 def searched_with_faults(windows: int) -> tuple[Rig, Record]:
-    """Return a search of a host on which so many windows fail from its first one on."""
+    """Return a search in which this number of windows fail at first."""
     made = rig(objective="p50")
     ready = calibrate(made.bench(), made.spec)
     begun = made.host.windows
