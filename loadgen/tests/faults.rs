@@ -17,7 +17,7 @@ fn answered_with(bytes: &'static [u8], hang_up: bool) -> WindowLine {
     });
     let line = window(
         server.address,
-        json!({"timeout_s": 0.2, "duration_s": 0.3, "connections": 4, "rate_per_s": 100}),
+        json!({"timeout_s": 2, "duration_s": 0.3, "connections": 4, "rate_per_s": 100}),
     );
     assert_accounted(&line);
     line
