@@ -141,7 +141,7 @@ pub fn unused_address() -> SocketAddr {
 pub fn plan(address: SocketAddr, window: Value, changes: Value) -> Value {
     let mut first = json!({
         "id": "w0", "instance": "a", "mode": "open", "rate_per_s": 400, "seed": 1,
-        "connections": 8, "warmup_s": 0.1, "duration_s": 0.5, "timeout_s": 2.0,
+        "connections": 8, "warmup_s": 0.1, "duration_s": 0.5, "timeout_s": 10.0,
     });
     merge(&mut first, window);
     let mut plan = json!({
