@@ -307,7 +307,7 @@ def test_a_round_that_fails_for_all_makes_no_candidate_infeasible() -> None:
 
 
 def test_a_block_without_a_valid_attempt_is_left_out() -> None:
-    """One of its candidates may disturb the baseline, so the search goes on with others."""
+    """Its candidates may have disturbed the baseline, so the search continues with others."""
     made, record = searched_with_faults(ATTEMPTS)
     left, following = blocks(record, "search")[2:4]
     assert (left.state, following.state) == ("invalid", "complete")

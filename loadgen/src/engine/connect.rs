@@ -38,16 +38,7 @@ impl Engine<'_> {
             }
         }
         // Those that were kept are writable, which the new epoll set reports.
-        loop {
-            let n = self.pool.epoll.wait(events, Wait::Poll)?;
-            let now = sys::now_ns();
-            events[..n]
-                .iter()
-                .for_each(|event| self.handle(*event, now));
-            if n < events.len() {
-                break;
-            }
-        }
+        while self.handle_ready(events, Wait::Poll)? == events.len() {}
         let begun = sys::now_ns();
         let patience = self.timeout_ns.min(CONNECT_NS);
         let mut give_up = begun + patience;
@@ -76,16 +67,23 @@ impl Engine<'_> {
                     None => break,
                 }
             }
-            let n = self.pool.epoll.wait(events, Wait::Ns(1_000_000))?;
+            self.handle_ready(events, Wait::Ns(1_000_000))?;
             let now = sys::now_ns();
-            for event in &events[..n] {
-                self.handle(*event, now);
-            }
             if now >= self.pool.alarms.next() {
                 self.alarms(now);
             }
             self.expire_connecting(now);
         }
+    }
+
+    /// Wait for events and handle them; return their number.
+    fn handle_ready(&mut self, events: &mut [libc::epoll_event], wait: Wait) -> io::Result<usize> {
+        let n = self.pool.epoll.wait(events, wait)?;
+        let now = sys::now_ns();
+        for event in &events[..n] {
+            self.handle(*event, now);
+        }
+        Ok(n)
     }
 
     /// Handle an event of a connection that is being established.

@@ -152,7 +152,7 @@ pub fn run(
         // One thread is enough to read the CPU time of the server, and to stop it.
         let none = vec![&[] as &[i32]; pids.len()];
         let pids = if place == 0 { pids } else { &none };
-        let mut engine = Engine::new(window, &agenda, connections, spin, gap_ns, pids, pool);
+        let mut engine = Engine::new(window, &agenda, spin, gap_ns, pids, pool);
         engine.place = place;
         engine.freezing = frozen.filter(|_| place == 0).map(Freezing::new);
         work(engine, window, connections, &ready, start)

@@ -111,13 +111,12 @@ impl<'a> Engine<'a> {
     pub fn new(
         window: &Window,
         agenda: &'a Agenda,
-        connections: usize,
         spin: Spin,
         gap_ns: u64,
         pids: &[&[i32]],
         pool: &'a mut Pool,
     ) -> Self {
-        let arms = pool.targets.len();
+        let (arms, connections) = (pool.targets.len(), pool.each());
         let mut buffer = vec![0; pool.buffer_bytes()].into_boxed_slice();
         pool.prepare(window.streams, &mut buffer);
         Self {
