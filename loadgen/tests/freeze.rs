@@ -323,16 +323,11 @@ fn a_server_of_many_threads_is_not_frozen() {
         assert_answered(&line);
         assert!(!slices(&line).frozen);
         let reason = slices(&line).not_frozen.as_ref().unwrap();
-        let threads = std::fs::read_dir(format!("/proc/{}/task", servers[1].pid()));
-        let words = format!(
-            "it has {} threads on {} CPU",
-            threads.unwrap().count(),
-            cpus()
-        );
-        assert!(
-            reason.starts_with(&format!("instance \"b\": {words}")),
-            "{reason}"
-        );
+        // The responder has a thread for each connection, so their number changes.
+        let words = reason.strip_prefix("instance \"b\": it has ").unwrap();
+        let (threads, rest) = words.split_once(" threads on ").unwrap();
+        assert!(threads.parse::<usize>().unwrap() > 64 * cpus(), "{reason}");
+        assert!(rest.starts_with(&format!("{} CPU", cpus())), "{reason}");
     }
 }
 
