@@ -51,7 +51,7 @@ struct Arm {
     /// Slices in a row with a backlog, and the start of the first of them.
     slices: u32,
     since: u64,
-    /// What it had left when it was held; `None` while it runs freely.
+    /// Its backlog when it was held; `None` while it runs freely.
     held: Option<usize>,
     /// True if it was held and kept up: its answers take long.
     exempt: bool,
