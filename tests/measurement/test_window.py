@@ -246,6 +246,17 @@ def test_closed_loops_are_not_judged_by_a_rate() -> None:
     assert judged(raw).valid
 
 
+@pytest.mark.parametrize("rule", [CYCLES, StallRule()])
+def test_a_closed_loop_needs_answers_and_no_time_without_stalls(rule: StallRule) -> None:
+    """Stalls touch each of its requests, and its throughput is a figure all the same."""
+    spans = tuple((i * 2 * MS, i * 2 * MS + 300_000) for i in range(500))
+    raw = raw_window([5_000.0] * 100, mode="closed", rate_per_s=0.0, generator_spans=spans)
+    found = judged(raw, rule)
+    assert (found.valid, found.excluded_share, found.completed_per_s) == (True, 1.0, 100.0)
+    few = judged(raw, rule, samples_needed=101)
+    assert (few.invalid, few.bad) == (("100 answers, 101 are needed",), False)
+
+
 def test_a_window_without_requests_is_invalid_and_has_no_figures() -> None:
     """An empty window is not a perfect one."""
     found = judged(raw_window([]))

@@ -193,7 +193,9 @@ class Gates:
     """The validity rule, fixed before the study and equal for all arms."""
 
     samples_needed: int
-    """Least effective sample size (``tuner.measurement.cycles.effective_size``)."""
+    """Least effective sample size (``tuner.measurement.cycles.effective_size``); in a closed loop,
+    least number of answers. A closed loop is measured by their rate, and any stall touches all
+    requests under way, which may be every request of the window."""
     rate_error: float = 0.01
     """Largest relative difference between achieved and offered rate."""
     error_share: float = 0.0
@@ -472,7 +474,10 @@ def _judge(
                 words + (f"; the generator was {raw.generator_busy_share:.0%} busy" * starved)
             )
         others += _not_keeping_up(raw, seen, gates)
-    if seen.effective < gates.samples_needed:
+    if raw.mode == "closed":
+        if raw.completed < gates.samples_needed:
+            others.append(f"{raw.completed:,} answers, {gates.samples_needed:,} are needed")
+    elif seen.effective < gates.samples_needed:
         # A server that does not keep up leaves hardly a sample: it is never idle, so that all is
         # one busy cycle. Requests that were late due to a stall do not count as late.
         work = "" if overloaded else likely_work([raw])
