@@ -59,6 +59,18 @@ def test_a_published_experiment_from_beginning_to_end(
     assert "the studies of the run mine" in tuner("dashboard", "mine").err
 
 
+def test_the_cases_of_an_experiment_may_speak_several_protocols(tuner: Tuner) -> None:
+    """A configuration tuned over HTTP/2 loses its settings of HTTP/2 where HTTP/1.1 is measured."""
+    run = ("run", "file-100k-h1-h2-terminator", "--server", "nginx", "--time", "30s")
+    done = tuner(*run, "--case", "c160m1", "--case", "http1-c160", "--name", "both", "--json")
+    assert done.code == 0, done.err
+    contests = json.loads(done.out)["contests"]
+    assert [contest["case"] for contest in contests] == ["c160m1", "http1-c160"]
+    page = Path("studies/both/report.html").read_text()
+    assert "http2_chunk_size" in page
+    assert "it is for http2; the workload is http1 over TLS" in page
+
+
 def test_a_ladder_of_given_configurations(tuner: Tuner) -> None:
     """Every arm has its rungs; the charts are in the page."""
     done = tuner(

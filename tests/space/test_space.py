@@ -251,6 +251,22 @@ def test_a_relation_between_numbers_holds_or_is_an_error(tmp_path: Path) -> None
         space.read_configuration(tmp_path / "c.yaml")
 
 
+def test_a_configuration_is_carried_over_without_what_has_no_parameter_here(tmp_path: Path) -> None:
+    """Lost settings are named with value and reason; new ones have their compiled-in value."""
+    text = """\
+    parameters:
+      pool: {type: boolean, default: off}
+      new: {type: integer, range: [1, 9], default: 2, requires: {version: ">= 1.29.7"}}
+      old: {type: integer, range: [1, 9], default: 3, requires: {version: "< 1.29.7"}}
+    """
+    newer, older = (load(tmp_path, text, version=version) for version in ("1.31.4", "1.22.1"))
+    found = newer.complete({"pool": True, "new": 7}, newer.baseline("stock"))
+    carried, lost = older.carry_over(found)
+    assert dict(carried.values) == {"pool": True, "old": 3}
+    assert lost == ("new 7: it needs version >= 1.29.7; this is 1.22.1",)
+    assert older.carry_over(carried) == (carried, ())
+
+
 def test_what_the_server_cannot_do_is_left_out_with_the_reason(tmp_path: Path) -> None:
     """Old versions and missing modules; what depends on such a parameter goes with it."""
     text = """\

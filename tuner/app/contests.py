@@ -348,7 +348,7 @@ def _contenders(meeting: Meeting) -> tuple[list[Arm], tuple[Contender, ...]]:
         lost: tuple[str, ...] = ()
         origin = ""
         if entry.kind == TUNED:
-            configuration = meeting.tuned[entry.served_by]
+            configuration, lost = space.carry_over(meeting.tuned[entry.served_by])
             origin = f"the search {meeting.origins.get(entry.served_by, '')}".rstrip()
         elif entry.kind == PUBLISHED:
             configuration, lost = load_configuration(meeting.published_name, space)

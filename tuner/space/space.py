@@ -138,6 +138,25 @@ class Space:
         }
         return self._finish({**rest, **proposed})
 
+    def carry_over(self, found: Configuration) -> tuple[Configuration, tuple[str, ...]]:
+        """Return a configuration that was found for another workload, and the settings it lost.
+
+        Settings without a parameter here are lost, such as those of another protocol.
+
+        Raises:
+            DefinitionError: as for ``complete``.
+        """
+        self._check_space(found.space)
+        known = {parameter.name for parameter in self.parameters}
+        reasons = dict((*self.left_out, *self.unused))
+        lost = tuple(
+            f"{name} {value}: {f'it {reasons[name]}' if name in reasons else 'no such parameter'}"
+            for name, value in found.values.items()
+            if name not in known
+        )
+        kept = {name: value for name, value in found.values.items() if name in known}
+        return self._finish(kept), lost
+
     def propose(
         self,
         searched: Iterable[Parameter],
