@@ -18,6 +18,7 @@ from tuner.judge.overhead import overhead
 from tuner.judge.plan import Budget
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.window import RawWindow
+from tuner.phases.calibrate import measure_capacity
 from tuner.phases.probe import sampling_of
 from tuner.phases.repeat import MOST_REPEATS
 from tuner.phases.study import calibrate
@@ -42,6 +43,17 @@ def test_the_load_point_is_seventy_per_cent_of_the_baselines_capacity() -> None:
     )
     assert share == pytest.approx(0.7, abs=0.02)
     assert {w.rate_per_s for b in blocks(made.record(), "aa") for w in b.windows} == {2_800.0}
+
+
+def test_a_slow_servers_capacity_is_measured_for_longer() -> None:
+    """At 160 answers a second, 200 of them take 1.25 s; its 32 requests in flight take 0.2 s."""
+    made = rig(truth=lambda _: Effect(capacity_per_s=160.0))
+    bench = made.bench()
+    assert bench.workload.requests_in_flight == 32
+    measure_capacity(bench, bench.baseline)
+    short, long = blocks(made.record(), "capacity")
+    assert {window.duration_s for window in short.windows} == {0.5}
+    assert [window.duration_s for window in long.windows] == pytest.approx([1.25] * 6, rel=0.2)
 
 
 def test_a_given_rate_is_offered_as_it_is() -> None:

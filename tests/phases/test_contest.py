@@ -228,6 +228,20 @@ def test_a_comparison_with_time_has_the_starts_that_a_gain_needs() -> None:
     assert least_blocks(4) <= brief.blocks < LEAST_STARTS
 
 
+def test_windows_of_a_closed_loop_are_as_long_as_the_slowest_arm_needs() -> None:
+    """1,000 answers where the time holds them, and all requests in flight answered before."""
+    fast, slow = (
+        plan_contest(600.0, 2, per_s, claims=3, mode="closed", ladder=False, in_flight=1_000)
+        for per_s in (20_000.0, 800.0)
+    )
+    assert (fast.block.window_s, fast.block.warmup_s, fast.samples_needed) == (0.5, 0.1, 1_000)
+    assert (slow.block.window_s, slow.block.warmup_s, slow.samples_needed) == (1.25, 1.25, 1_000)
+    assert slow.block.first_warmup_s == 1.25
+    brief = plan_contest(20.0, 2, 100.0, claims=3, mode="closed", ladder=False, in_flight=1_000)
+    assert brief.block.window_s == brief.block.warmup_s == 2.0
+    assert brief.samples_needed == 200
+
+
 def test_like_is_compared_with_like() -> None:
     """Within a server all, across servers those of one kind; two arms always."""
     both = [Contender(f"{s}-{k}", s, k, "") for s in "ab" for k in ("stock", "tuned")]

@@ -403,10 +403,11 @@ def _planned(
     plan = plan_contest(
         meeting.time_s,
         len(here),
-        at.rate_per_s,
+        at.rate_per_s if open_loop else weakest,
         claims=len(family(here, load, margin).claims),
         mode=load,
         ladder=meeting.ladder and open_loop,
+        in_flight=first.workload.requests_in_flight,
     )
     ladder = None
     if plan.ladder is not None:

@@ -18,7 +18,7 @@ from tuner.goals.metric import Metric, error_share, quantile_of, typical_ln
 from tuner.goals.objective import Objective
 from tuner.judge.common_scale import common_scale
 from tuner.judge.comparison import Family, RatioClaim
-from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
+from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan, for_slow_server
 from tuner.judge.scoring import counted_windows
 from tuner.judge.support import LEAST_STARTS
 from tuner.measurement.instrument import Mode
@@ -36,6 +36,8 @@ COMPARED: Mapping[Mode, tuple[str, ...]] = {
 }
 """Figures by which arms are compared, by mode of the load."""
 MOST_BLOCKS = 30
+_ANSWERS = 1_000
+"""Answers of a window in a closed loop if the time allows: their number then varies by 3 %."""
 _LEAST_PASSES = 3
 _MOST_RUNGS = 12
 _LEAST_RUNGS = 6
@@ -75,28 +77,45 @@ def least_blocks(claims: int) -> int:
 
 
 def plan_contest(
-    time_s: float, arms: int, rate_per_s: float, *, claims: int, mode: Mode, ladder: bool
+    time_s: float,
+    arms: int,
+    rate_per_s: float,
+    *,
+    claims: int,
+    mode: Mode,
+    ladder: bool,
+    in_flight: int = 0,
 ) -> ContestPlan:
     """Plan the blocks: at least as many as the claims need, even beyond the time.
 
     There are as many as whole arms need starts (`tuner.judge.support`) if the time holds them.
 
     Windows have the 10,000 samples for p99 if the time allows, and fewer otherwise; the record has
-    the number.
+    the number. In a closed loop they have 1,000 answers, or fewer likewise.
+
+    Args:
+        time_s: time for all blocks.
+        arms: number of arms.
+        rate_per_s: offered rate; in a closed loop the answers of the slowest arm.
+        claims: number of claims.
+        mode: mode of the load.
+        ladder: whether a ladder takes its part of the time.
+        in_flight: requests in flight in a closed loop.
     """
     least = least_blocks(claims)
     wanted = max(least, LEAST_STARTS)
     share = 1 - _LADDER_SHARE if ladder else 1.0
-    wanted_s = (
-        Metric("p99").samples_needed * STALL_ALLOWANCE / rate_per_s if mode == "open" else 0.5
-    )
+    open_loop = mode == "open"
+    samples = Metric("p99").samples_needed if open_loop else _ANSWERS
+    offered = samples * (STALL_ALLOWANCE if open_loop else 1.0)
     longest_s = max(0.5, share * time_s / (2 * wanted * arms))
-    window_s = round(min(max(0.5, wanted_s), longest_s, 4.0), 2)
-    settle_s = max(0.05, min(0.5, 500 / rate_per_s)) if mode == "open" else 0.1
+    window_s = round(min(max(0.5, offered / rate_per_s), longest_s, 4.0), 2)
+    settle_s = max(0.05, min(0.5, 500 / rate_per_s)) if open_loop else 0.1
     fresh_s = max(0.3, settle_s)
 
     def block(rounds: int, seconds: float) -> BlockPlan:
-        return BlockPlan(rounds, seconds, fresh_s, settle_s)
+        found = BlockPlan(rounds, seconds, fresh_s, settle_s)
+        return found if open_loop else for_slow_server(found, rate_per_s, in_flight)
 
     def affordable(blocks: int, fewest: int) -> int:
         """Return the most rounds with which a number of blocks fits; 0 if none does."""
@@ -109,14 +128,14 @@ def plan_contest(
 
     each = block(affordable(wanted, 1) or affordable(least, 2) or 1, window_s)
     blocks = int(share * time_s / block_cost_s(each, arms))
-    held = math.floor(rate_per_s * window_s / STALL_ALLOWANCE) if mode == "open" else 1_000
+    held = math.floor(rate_per_s * each.window_s * samples / offered)
     found = ContestPlan(
         block=each,
         blocks=max(least, min(MOST_BLOCKS, blocks)),
         ladder=None,
         rungs=0,
         passes=0,
-        samples_needed=max(1, min(Metric("p99").samples_needed, held)),
+        samples_needed=max(1, min(samples, held)),
     )
     if not ladder:
         return found

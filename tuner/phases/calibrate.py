@@ -11,7 +11,15 @@ from tuner.goals.capacity import crossing, points
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.judge.load_point import Capacity, StudyLoad, two_digits
-from tuner.judge.plan import CLOSED, FIXED, BlockPlan, Budget, Design, StudyPlan
+from tuner.judge.plan import (
+    CLOSED,
+    FIXED,
+    BlockPlan,
+    Budget,
+    Design,
+    StudyPlan,
+    for_slow_server,
+)
 from tuner.judge.scoring import BASELINE, counted_windows, differences
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, Witness, see_nothing
@@ -22,12 +30,6 @@ from tuner.stats.margin import NO_MARGIN, Margin
 from tuner.stats.power import PooledSigma, blocks_within, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
 
-_ANSWERS = 200
-"""Answers that a window should have: their number then varies by 7 % at most, as that of Poisson
-arrivals does. The capacity is the lowest of several windows."""
-_LONGEST_S = 2.0
-"""Longest window for them."""
-
 
 def measure_capacity(bench: Bench, baseline: Configuration) -> Capacity:
     """Saturate the baseline in a closed loop, in a few short windows; in longer ones if it is slow.
@@ -36,10 +38,8 @@ def measure_capacity(bench: Bench, baseline: Configuration) -> Capacity:
         InstrumentError: a window has no answers.
     """
     found = _saturated(bench, baseline, CLOSED)
-    if found.per_s * CLOSED.window_s >= _ANSWERS:
-        return found
-    window_s = min(_LONGEST_S, _ANSWERS / found.per_s)
-    return _saturated(bench, baseline, replace(CLOSED, window_s=window_s))
+    longer = for_slow_server(CLOSED, found.per_s, bench.workload.requests_in_flight)
+    return found if longer == CLOSED else _saturated(bench, baseline, longer)
 
 
 def _saturated(bench: Bench, baseline: Configuration, plan: BlockPlan) -> Capacity:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tuner.errors import HostError
 from tuner.judge.contest import ContestPlan, block_cost_s
 from tuner.judge.load_point import Capacity, contest_load, load_point
-from tuner.judge.plan import BlockPlan, Sampling, StudyPlan, plan_blocks
+from tuner.judge.plan import BlockPlan, Sampling, StudyPlan, for_slow_server, plan_blocks
 from tuner.judge.scoring import windows_of
 from tuner.measurement.stalls import CYCLES, SPANS
 from tuner.measurement.window import Gates
@@ -76,18 +76,32 @@ class Capacities:
 
 
 def measure_capacities(bench: Bench, arms: Sequence[Arm]) -> Capacities:
-    """Saturate every arm in a closed loop, in common rounds.
+    """Saturate every arm in a closed loop, in common rounds; in longer ones if one is slow.
 
     Raises:
         HostError: no arm is accepted, or none answers.
         InstrumentError: the generator failed repeatedly.
     """
-    bench.progress.phase("capacity of every arm", block_cost_s(CAPACITY, len(arms)))
+    found = _saturated(bench, arms, CAPACITY)
+    weakest_per_s = found.per_s[found.weakest]
+    longer = for_slow_server(CAPACITY, weakest_per_s, bench.workload.requests_in_flight)
+    if longer != CAPACITY:
+        found = _saturated(bench, arms, longer)
+    for label, per_s in found.per_s.items():
+        note = ", the generator's limit" if label in found.generator_bound else ""
+        bench.progress.note(f"{label}: {per_s:,.0f} requests/s{note}")
+    for label, words in found.refused.items():
+        bench.progress.note(f"{label} is refused by the server: {words}")
+    return found
+
+
+def _saturated(bench: Bench, arms: Sequence[Arm], plan: BlockPlan) -> Capacities:
+    bench.progress.phase("capacity of every arm", block_cost_s(plan, len(arms)))
     spec = BlockSpec(
         phase="capacity",
         index=0,
         arms=tuple(arms),
-        plan=CAPACITY,
+        plan=plan,
         mode="closed",
         rate_per_s=0.0,
         needs_all=False,
@@ -95,24 +109,18 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm]) -> Capacities:
     # Failed answers are a result here, and not a reason to repeat.
     gates = replace(SATURATION_GATES, error_share=1.0, samples_needed=1)
     block = repeat_until_complete(replace(bench, gates=gates, rule=None), spec)
-    per_s: dict[str, float] = {}
-    bound: list[str] = []
-    busy: dict[str, float | None] = {}
     cores = bench.store.record().cores
-    for arm in arms:
-        found = Capacity.of(windows_of(block, arm.label), cores)
-        if found is None:
-            continue
-        per_s[arm.label], busy[arm.label] = found.per_s, found.busy_share
-        bound += [arm.label] * found.generator_bound
-        note = ", the generator's limit" if found.generator_bound else ""
-        bench.progress.note(f"{arm.label}: {found.per_s:,.0f} requests/s{note}")
+    seen = {arm.label: Capacity.of(windows_of(block, arm.label), cores) for arm in arms}
+    found = {label: capacity for label, capacity in seen.items() if capacity is not None}
     refused = {i.instance: i.message for i in block.instances if i.state == "refused"}
-    for label, words in refused.items():
-        bench.progress.note(f"{label} is refused by the server: {words}")
-    if not per_s:
+    if not found:
         raise HostError("no arm answers; " + "; ".join(refused.values()))
-    return Capacities(per_s, tuple(bound), refused, busy)
+    return Capacities(
+        {label: capacity.per_s for label, capacity in found.items()},
+        tuple(label for label, capacity in found.items() if capacity.generator_bound),
+        refused,
+        {label: capacity.busy_share for label, capacity in found.items()},
+    )
 
 
 def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:

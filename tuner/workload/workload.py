@@ -90,6 +90,11 @@ class Workload:
     """True to ask for the user's own files, on the server under test."""
 
     @property
+    def requests_in_flight(self) -> int:
+        """Most requests that can be open at a time, as all are in a closed loop."""
+        return self.connections * self.wire.streams
+
+    @property
     def speaks_grpc(self) -> bool:
         """True if the requests use gRPC."""
         return any(is_grpc(request.headers) for request in self.requests)
