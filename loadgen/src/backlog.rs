@@ -107,9 +107,9 @@ impl Backlogs {
         let (Some(before), Some(others)) = (before, others) else {
             return arm.standing();
         };
-        let slices = |share: f64| share * offered as f64;
+        let due = |share: f64| share * offered as f64;
         let chance = CHANCE * ((2 * others) as f64).sqrt();
-        let late = before.min(left) as f64 >= others as f64 + slices(BACKLOG) + chance;
+        let late = before.min(left) as f64 >= others as f64 + due(BACKLOG) + chance;
         if !late || left < LEAST || arm.exempt {
             (arm.slices, arm.held) = (0, None);
             return Standing::KeepsUp;
@@ -124,13 +124,13 @@ impl Backlogs {
                 arm.held = Some(left);
                 Standing::Held
             }
-            Some(at) if left as f64 >= at as f64 + slices(GIVEN_UP_AT) => {
+            Some(at) if left as f64 >= at as f64 + due(GIVEN_UP_AT) => {
                 arm.until = Some(ended);
                 Standing::GivenUp
             }
             Some(at) => {
                 let released = arm.slices >= HELD_AFTER + RELEASED_AFTER;
-                arm.exempt = released && left as f64 > at as f64 - slices(BACKLOG);
+                arm.exempt = released && left as f64 > at as f64 - due(BACKLOG);
                 if arm.exempt {
                     Standing::KeepsUp
                 } else {

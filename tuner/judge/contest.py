@@ -107,9 +107,9 @@ def plan_contest(
     share = 1 - _LADDER_SHARE if ladder else 1.0
     open_loop = mode == "open"
     samples = Metric("p99").samples_needed if open_loop else _ANSWERS
-    offered = samples * (STALL_ALLOWANCE if open_loop else 1.0)
+    allowance = STALL_ALLOWANCE if open_loop else 1.0
     longest_s = max(0.5, share * time_s / (2 * wanted * arms))
-    window_s = round(min(max(0.5, offered / rate_per_s), longest_s, 4.0), 2)
+    window_s = round(min(max(0.5, samples * allowance / rate_per_s), longest_s, 4.0), 2)
     settle_s = max(0.05, min(0.5, 500 / rate_per_s)) if open_loop else 0.1
     fresh_s = max(0.3, settle_s)
 
@@ -128,7 +128,7 @@ def plan_contest(
 
     each = block(affordable(wanted, 1) or affordable(least, 2) or 1, window_s)
     blocks = int(share * time_s / block_cost_s(each, arms))
-    held = math.floor(rate_per_s * each.window_s * samples / offered)
+    held = math.floor(rate_per_s * each.window_s / allowance)
     found = ContestPlan(
         block=each,
         blocks=max(least, min(MOST_BLOCKS, blocks)),

@@ -161,29 +161,6 @@ _ANSWERS = 200
 that of Poisson arrivals does. The capacity is the lowest of several windows."""
 _LONGEST_CLOSED_S = 2.0
 """Longest window or warm-up for them."""
-
-
-def for_slow_server(plan: BlockPlan, per_s: float, in_flight: int) -> BlockPlan:
-    """Return a block in a closed loop that lasts long enough for a slow server.
-
-    Its windows have answers enough. Its warm-ups last until each request in flight has been
-    answered once: a server that works at all of them at once first answers none.
-
-    Args:
-        plan: the block for a fast server.
-        per_s: answers of the server, per second.
-        in_flight: requests in flight, a fixed number.
-    """
-    window_s = min(_ANSWERS / per_s, _LONGEST_CLOSED_S)
-    warmup_s = min(in_flight / per_s, _LONGEST_CLOSED_S)
-    return replace(
-        plan,
-        window_s=max(plan.window_s, window_s),
-        first_warmup_s=max(plan.first_warmup_s, warmup_s),
-        warmup_s=max(plan.warmup_s, warmup_s),
-    )
-
-
 _ARM_S = 9.0
 """Measured time of an arm in a block whose values are claims; less in a study below ten minutes."""
 _POINT_S = 3.0
@@ -341,6 +318,27 @@ def blocks_of_copies(starts: int, arms: int) -> tuple[int, int]:
         return 0, 0
     blocks = math.ceil(starts / max(1, _CANDIDATES // arms))
     return blocks, math.ceil(starts / blocks)
+
+
+def for_slow_server(plan: BlockPlan, per_s: float, in_flight: int) -> BlockPlan:
+    """Return a block in a closed loop that lasts long enough for a slow server.
+
+    Its windows have answers enough. Its warm-ups last until each request in flight has been
+    answered once: a server that works at all of them at once first answers none.
+
+    Args:
+        plan: the block for a fast server.
+        per_s: answers of the server, per second.
+        in_flight: requests in flight, a fixed number.
+    """
+    window_s = min(_ANSWERS / per_s, _LONGEST_CLOSED_S)
+    warmup_s = min(in_flight / per_s, _LONGEST_CLOSED_S)
+    return replace(
+        plan,
+        window_s=max(plan.window_s, window_s),
+        first_warmup_s=max(plan.first_warmup_s, warmup_s),
+        warmup_s=max(plan.warmup_s, warmup_s),
+    )
 
 
 def worth_deploying(plan: BlockPlan, instances: int, least: int, most_s: float) -> BlockPlan:
