@@ -259,6 +259,21 @@ def test_messages_that_go_nowhere_do_not_hide_the_result(to: str) -> None:
     assert shell(f"tuner report nope 2>{to}").returncode == 2
 
 
+def test_a_command_goes_on_when_nobody_reads_its_messages(tmp_path: Path) -> None:
+    """Ctrl-C ends the ``tee`` of ``tuner optimize 2>&1 | tee log`` before the report is written."""
+    report = tmp_path / "report"
+    program = (
+        "import sys\n"
+        "from tuner.cli import streams\n"
+        "streams.prepare()\n"
+        "for _ in range(9_000): print('writing the report', file=sys.stderr)\n"
+        f"open({str(report)!r}, 'w').close()"
+    )
+    line = shlex.join([sys.executable, "-c", program]) + " 2>&1 | head -c 1"
+    subprocess.run(["bash", "-c", line], cwd=TOP, check=True, capture_output=True)
+    assert report.exists()
+
+
 def test_a_closed_stream_is_no_place_for_a_record(tmp_path: Path) -> None:
     """A file that is opened next must not get number 1, where child processes would write."""
     program = (

@@ -86,12 +86,7 @@ def _called(streams: Streams) -> int:
 
 def _os_error(error: OSError, streams: Streams) -> int:
     """Report an error of the operating system and return the exit code."""
-    if streams.output_error() is not None:
-        return EXIT_OK
-    if streams.messages_error() is not None:
-        # Nobody would read a message.
-        return EXIT_OK if isinstance(error, BrokenPipeError) else HostError.exit_code
-    if isinstance(error, BrokenPipeError):
+    if streams.output_error() is not None or isinstance(error, BrokenPipeError):
         return EXIT_OK
     if error.errno == errno.ENOENT and not _has_current_folder():
         return _say(HostError("the current folder has been removed; change to another one"))

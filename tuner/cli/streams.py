@@ -41,6 +41,8 @@ class Watched(io.TextIOWrapper):
     """
 
     failed: OSError | None = None
+    is_lossy: bool = False
+    """True to go on without what cannot be written."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # typeshed has a variable
@@ -60,8 +62,7 @@ class Watched(io.TextIOWrapper):
         try:
             super().write(shown)
         except OSError as error:
-            self.failed = error
-            raise
+            self._fail(error)
         return len(text)
 
     def flush(self) -> None:
@@ -69,8 +70,12 @@ class Watched(io.TextIOWrapper):
         try:
             super().flush()
         except OSError as error:
-            self.failed = error
-            raise
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = error
+        if not self.is_lossy:
+            raise error
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +88,6 @@ class Streams:
     def output_error(self) -> OSError | None:
         """Return the error of standard output; None if it was written in full."""
         return _error(self.output)
-
-    def messages_error(self) -> OSError | None:
-        """Return the error of standard error; None if it was written in full."""
-        return _error(self.messages)
 
     def discard(self) -> None:
         """Discard the buffer of a broken stream, which Python would report at exit."""
@@ -108,7 +109,10 @@ def prepare() -> Streams:
     if sys.stdout is sys.__stdout__:
         sys.stdout = _watched(sys.stdout, 1)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _watched(sys.stderr, 2)
+        messages = _watched(sys.stderr, 2)
+        # Ctrl-C also ends `tee` in `tuner optimize 2>&1 | tee log`, and the report is yet to come.
+        messages.is_lossy = True
+        sys.stderr = messages
     return Streams(sys.stdout, sys.stderr)
 
 
