@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tests.campaign.place import Place, namespace, place, within
@@ -55,6 +56,9 @@ class Labs(contextlib.ExitStack):
                     inventory=str(hosts.inventory),
                     changed=lambda: _changed(hosts, before),
                 )
+            elif at.namespace:
+                kernel = _kernel(at.namespace)
+                yield replace(at, changed=lambda: _changed_kernel(at.namespace, kernel))
             else:
                 yield at
 
@@ -79,6 +83,25 @@ class Labs(contextlib.ExitStack):
 def _state(hosts: Bed) -> dict[str, object]:
     found: dict[str, object] = {name: host.files() for name, host in hosts.hosts.items()}
     return {**found, "service": NGINX.state(hosts["web"])}
+
+
+def _kernel(namespace: str) -> dict[str, str]:
+    """Return the network settings of a namespace."""
+    found = {}
+    with within(namespace):
+        for path in (*Path("/proc/sys/net/core").iterdir(), *Path("/proc/sys/net/ipv4").iterdir()):
+            # Some can only be written, and folders not even that.
+            with contextlib.suppress(OSError):
+                found[path.name] = path.read_text()
+    return found
+
+
+def _changed_kernel(namespace: str, before: dict[str, str]) -> list[str]:
+    """Return the network settings that are not as they were, each in a sentence."""
+    now = _kernel(namespace)
+    return [
+        f"{name} is {now[name]}, was {before[name]}" for name in now if now[name] != before[name]
+    ]
 
 
 def _changed(hosts: Bed, before: dict[str, object]) -> list[str]:

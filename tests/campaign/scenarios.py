@@ -138,7 +138,26 @@ def _here(server: str) -> tuple[Scenario, ...]:
     )
 
 
-HERE = (*_here("nginx"), *_here("caddy"))
+_KERNEL = Scenario(
+    "optimize with the kernel",
+    (
+        "optimize",
+        "--study",
+        "static",
+        "--layer",
+        "kernel",
+        *_REAL,
+        "--trials",
+        "1",
+        "--name",
+        "mine",
+    ),
+    ("optimize", "--resume", "--name", "mine", "--quiet"),
+    lab="here",
+    offers=_REALLY,
+    disk="160M",
+)
+HERE = (*_here("nginx"), *_here("caddy"), _KERNEL)
 _WORKER = ("worker", "mine", *_SHORT, "--trials", "1", "--host", "a")
 DATABASE = (
     Scenario(

@@ -1,4 +1,4 @@
-"""Networks that are down, reset, half-open or slow, and ports that are taken."""
+"""Networks that are down, reset, half-open or slow, wrong answers, and ports that are taken."""
 
 from __future__ import annotations
 
@@ -69,6 +69,17 @@ def _slow(target: FaultTarget) -> None:
         later(_down_s(target), end)
 
 
+def _pages(target: FaultTarget) -> list[Path]:
+    """Return the files that the study's servers and backends serve."""
+    return [path for path in target.folder.glob("studies/*/lab/site/**/*") if path.is_file()]
+
+
+def _cut(target: FaultTarget) -> None:
+    """Cut each file that is served, so that answers are shorter than those of a moment ago."""
+    for path in _pages(target):
+        os.truncate(path, path.stat().st_size // 2)
+
+
 def _taken(_: FaultTarget) -> None:
     """Listen on the next free port between the look that finds it and its use."""
     look: Callable[[int], object] = local.free_ports
@@ -101,6 +112,13 @@ FAULTS = (
     Fault("reset", ROW, _reset, needs=_NETWORK),
     Fault("half-open", ROW, _half_open, _repaired, needs=_NETWORK, by_the_clock=True),
     Fault("slow link", ROW, _slow, _repaired, needs=_NETWORK, by_the_clock=True),
+    Fault(
+        "wrong answers",
+        ROW,
+        _cut,
+        needs=frozenset({"here"}),
+        ready=lambda target: bool(_pages(target)),
+    ),
     Fault("port taken", ROW, _taken, needs=frozenset({"here"})),
     Fault("all ports taken", ROW, _no_ports, _ports_again, needs=frozenset({"here"})),
 )
