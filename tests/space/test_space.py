@@ -258,12 +258,16 @@ def test_a_configuration_is_carried_over_without_what_has_no_parameter_here(tmp_
       pool: {type: boolean, default: off}
       new: {type: integer, range: [1, 9], default: 2, requires: {version: ">= 1.29.7"}}
       old: {type: integer, range: [1, 9], default: 3, requires: {version: "< 1.29.7"}}
+      switch: {type: boolean, default: off, requires: {version: ">= 1.29.7"}}
     """
     newer, older = (load(tmp_path, text, version=version) for version in ("1.31.4", "1.22.1"))
-    found = newer.complete({"pool": True, "new": 7}, newer.baseline("stock"))
+    found = newer.complete({"pool": True, "new": 7, "switch": True}, newer.baseline("stock"))
     carried, lost = older.carry_over(found)
     assert dict(carried.values) == {"pool": True, "old": 3}
-    assert lost == ("new 7: it needs version >= 1.29.7; this is 1.22.1",)
+    assert lost == (
+        "new 7: it needs version >= 1.29.7; this is 1.22.1",
+        "switch on: it needs version >= 1.29.7; this is 1.22.1",
+    )
     assert older.carry_over(carried) == (carried, ())
 
 

@@ -329,7 +329,7 @@ class _Run:
         found = self.look(case, servers, watch=not tuned[0])
         _, scaling = self.workload(case)
         if case.name != experiment.tune:
-            scaling += (f"tuned for {experiment.tune}, and measured here unchanged",)
+            scaling += (f"tuned for {experiment.tune}, not for this case",)
         entries = []
         for server in found:
             entries += [Entry(server, kind) for kind in self._kinds(server)]

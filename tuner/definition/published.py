@@ -103,15 +103,12 @@ def carried_over(path: Path, space: Space) -> tuple[Configuration, tuple[str, ..
     if keys["space"].text() != space.name:
         raise keys["space"].error(f"{keys['space'].text()!r} is not {space.name}, the study's")
     base = BASELINE.read(keys["baseline"]) if "baseline" in keys else STOCK
-    known = {parameter.name for parameter in space.parameters}
-    reasons = dict(space.left_out)
     values: dict[str, Value] = {}
     lost = list(_texts(keys, "not_carried"))
     for setting, node in (keys["values"].entries() if "values" in keys else {}).items():
         text = str(space.facts.server_cores) if node.text() == _CORES else node.text()
-        if setting not in known:
-            reason = f"it {reasons[setting]}" if setting in reasons else "no such parameter"
-            lost.append(f"{setting} {text}: {reason}")
+        if missing := space.missing(setting):
+            lost.append(f"{setting} {text}: {missing}")
             continue
         try:
             values[setting] = space.parameter(setting).parse(text)

@@ -18,7 +18,7 @@ from tuner.space.configuration_keys import BASELINE, CONFIGURATION
 from tuner.space.facts import SpaceFacts
 from tuner.space.file import Order, bind
 from tuner.space.never import text_refusal
-from tuner.space.parameter import BASELINES, OWN, Condition, Parameter
+from tuner.space.parameter import BASELINES, OWN, Condition, Parameter, notation
 
 __all__ = [
     "BASELINES",
@@ -147,15 +147,21 @@ class Space:
             DefinitionError: as for ``complete``.
         """
         self._check_space(found.space)
-        known = {parameter.name for parameter in self.parameters}
-        reasons = dict((*self.left_out, *self.unused))
+        missing = {name: self.missing(name) for name in found.values}
         lost = tuple(
-            f"{name} {value}: {f'it {reasons[name]}' if name in reasons else 'no such parameter'}"
+            f"{name} {notation(value)}: {missing[name]}"
             for name, value in found.values.items()
-            if name not in known
+            if missing[name]
         )
-        kept = {name: value for name, value in found.values.items() if name in known}
+        kept = {name: value for name, value in found.values.items() if not missing[name]}
         return self._finish(kept), lost
+
+    def missing(self, name: str) -> str:
+        """Return why a setting has no parameter here; empty if it has one."""
+        if any(parameter.name == name for parameter in self.parameters):
+            return ""
+        reasons = dict((*self.left_out, *self.unused))
+        return f"it {reasons[name]}" if name in reasons else "no such parameter"
 
     def propose(
         self,
@@ -302,9 +308,9 @@ class Space:
         return f"{condition.parameter} is {relation}{words}"
 
     def _unknown(self, name: str) -> str:
-        for gone, reason in (*self.left_out, *self.unused):
-            if gone == name:
-                return f"parameter {quoted(name)} is not available here: it {reason}"
+        reasons = dict((*self.left_out, *self.unused))
+        if name in reasons:
+            return f"parameter {quoted(name)} is not available here: it {reasons[name]}"
         known = [parameter.name for parameter in self.parameters]
         hint = did_you_mean(name, known) or f"; known in {self.name}: {', '.join(known)}"
         return f"unknown parameter {quoted(name)}{hint}"
