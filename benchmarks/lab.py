@@ -32,9 +32,11 @@ from tuner.generators.native import NativeGenerator
 from tuner.hosts.local import free_ports
 from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import split_cores
+from tuner.measurement.gates import Gates
 from tuner.measurement.instrument import Mode
+from tuner.measurement.measure import measure
 from tuner.measurement.stalls import CYCLES, StallRule
-from tuner.measurement.window import Gates, Measurement, RawWindow, measure
+from tuner.measurement.window import Measurement, RawWindow
 from tuner.paths import loadgen_binary
 from tuner.servers.certificate import make_certificate
 from tuner.workload.arrivals import Arrival

@@ -33,8 +33,8 @@ from tuner.goals.metric import Metric, difference_ln
 from tuner.judge.load_point import load_point
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
+from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import measure_capacity

@@ -36,7 +36,7 @@ from tuner.goals.metric import Metric
 from tuner.judge.load_point import Capacity, load_point
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE
-from tuner.measurement.window import Gates
+from tuner.measurement.gates import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec
 from tuner.phases.calibrate import measure_capacity

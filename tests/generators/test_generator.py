@@ -43,10 +43,12 @@ from tuner.judge.scoring import copy_of, window_id
 from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import split_cores
 from tuner.measurement.clocks import ClockReading
+from tuner.measurement.gates import Gates
 from tuner.measurement.instrument import LOADS, Mode
 from tuner.measurement.latency import decode
+from tuner.measurement.measure import measure
 from tuner.measurement.stalls import CYCLES, StallRule
-from tuner.measurement.window import Gates, RawWindow, Samples, measure
+from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import loadgen_binary
 from tuner.testing.lab import Effect, SimulatedDeployer, SimulatedGenerator, SimulatedHost
 from tuner.workload.workload import Request, Workload

@@ -23,7 +23,8 @@ from tuner.generators.generator import (
 )
 from tuner.generators.shared import Member, SharedGenerator
 from tuner.measurement.clocks import ClockReading
-from tuner.measurement.window import RawWindow, Samples, measure
+from tuner.measurement.measure import measure
+from tuner.measurement.window import RawWindow, Samples
 
 MS = 1_000_000
 SECOND = 1_000 * MS

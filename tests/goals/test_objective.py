@@ -9,7 +9,8 @@ import pytest
 from tests.measurement.windows import raw_window, window
 from tuner.errors import DefinitionError
 from tuner.goals.objective import Objective
-from tuner.measurement.window import Gates, measure
+from tuner.measurement.gates import Gates
+from tuner.measurement.measure import measure
 
 
 @pytest.mark.parametrize(

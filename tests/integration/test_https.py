@@ -17,9 +17,11 @@ from tuner.generators.h2load import H2loadGenerator
 from tuner.generators.native import NativeGenerator
 from tuner.hosts import local
 from tuner.machine.placement import split_cores
+from tuner.measurement.gates import Gates
 from tuner.measurement.instrument import Mode
+from tuner.measurement.measure import measure
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Gates, Measurement, RawWindow, measure
+from tuner.measurement.window import Measurement, RawWindow
 from tuner.paths import loadgen_binary
 from tuner.servers import nginx
 from tuner.servers.certificate import make_certificate

@@ -15,7 +15,8 @@ from tuner.judge.confirmation import tally
 from tuner.judge.scoring import window_id
 from tuner.judge.support import LEAST_STARTS, Support
 from tuner.judge.whole import Arms, contradiction, whole_arms
-from tuner.measurement.window import Measurement, measure
+from tuner.measurement.measure import measure
+from tuner.measurement.window import Measurement
 from tuner.record.contenders import Evidence
 from tuner.record.model import Block
 from tuner.stats.margin import DEFAULT_BAND

@@ -22,9 +22,11 @@ from tuner.measurement.cycles import (
     weights,
 )
 from tuner.measurement.latency import summarise
+from tuner.measurement.measure import measure
 from tuner.measurement.stall_cause import likely_work
+from tuner.measurement.stall_free import weights_of
 from tuner.measurement.stalls import CYCLES, Span, StallRule
-from tuner.measurement.window import Samples, Turns, measure, weights_of
+from tuner.measurement.window import Samples, Turns
 
 MS = 1_000_000
 END = 100 * MS

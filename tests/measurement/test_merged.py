@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from tests.measurement.windows import GATES, raw_window
 from tuner.measurement.latency import HistogramCounts
+from tuner.measurement.measure import measure
 from tuner.measurement.merged import merged_samples, merged_terms, merged_window
+from tuner.measurement.stall_free import weights_of
 from tuner.measurement.stalls import CYCLES, SPANS, excluded
-from tuner.measurement.window import Histogram, RawWindow, Samples, measure, weights_of
+from tuner.measurement.window import Histogram, RawWindow, Samples
 from tuner.workload.wire import NegotiatedTerms
 
 MS = 1_000_000

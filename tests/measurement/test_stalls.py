@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.measurement.windows import GATES, raw_window
 from tuner.measurement import stalls
+from tuner.measurement.measure import measure
 from tuner.measurement.stalls import Span, StallRule, excluded
-from tuner.measurement.window import measure
 
 MS = 1_000_000
 SPANS = st.lists(

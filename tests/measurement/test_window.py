@@ -11,9 +11,11 @@ import pytest
 
 from tests.measurement.windows import GATES, raw_window
 from tuner.judge.scoring import window_id
+from tuner.measurement.gates import Gates
 from tuner.measurement.latency import HistogramCounts
+from tuner.measurement.measure import measure
 from tuner.measurement.stalls import CYCLES, StallRule
-from tuner.measurement.window import Gates, Histogram, Measurement, RawWindow, Samples, measure
+from tuner.measurement.window import Histogram, Measurement, RawWindow, Samples
 
 MS = 1_000_000
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from tuner.judge.scoring import window_id
-from tuner.measurement.window import Gates, Measurement, RawWindow, Samples, measure
+from tuner.measurement.gates import Gates
+from tuner.measurement.measure import measure
+from tuner.measurement.window import Measurement, RawWindow, Samples
 from tuner.record.model import Block, BlockInstance, Phase
 
 GATES = Gates(samples_needed=10)

@@ -18,10 +18,11 @@ from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.measurement import quota
+from tuner.measurement.gates import Gates
 from tuner.measurement.instrument import Mode
 from tuner.measurement.readings import CounterReading, HostCounters, ProcessCounters, Throttling
 from tuner.measurement.stalls import Span
-from tuner.measurement.window import Gates, Measurement, RawWindow
+from tuner.measurement.window import Measurement, RawWindow
 from tuner.phases import block as block_module
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.repeat import (

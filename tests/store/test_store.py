@@ -16,8 +16,9 @@ from tests.measurement.windows import raw_window, window
 from tests.phases.rig import HAND, SPACE, STOCK
 from tuner.errors import StoreError
 from tuner.judge import scoring
+from tuner.measurement.gates import Gates
+from tuner.measurement.measure import measure
 from tuner.measurement.stalls import CYCLES
-from tuner.measurement.window import Gates, measure
 from tuner.record.model import SCHEMA_VERSION, BlockInstance, Calibration, Protocol, TrialOrigin
 from tuner.search.dimensions import dimensions_of
 from tuner.stats.paired import FloatArray

@@ -9,8 +9,10 @@ import pytest
 
 from tests.phases.rig import SPACE, STOCK, WORKLOAD
 from tuner.generators.generator import Endpoint, WindowSpec
+from tuner.measurement.gates import Gates
+from tuner.measurement.measure import measure
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Gates, Measurement, measure
+from tuner.measurement.window import Measurement
 from tuner.space.configuration import Configuration
 from tuner.testing.lab import Effect, Faults, SimulatedDeployer, SimulatedHost
 from tuner.testing.simulate import Noise, SimulatedStalls

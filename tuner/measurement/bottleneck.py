@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Sequence
 
 from tuner.machine.facts import CoreSplit
-from tuner.measurement.window import STARVED_SHARE, Measurement
+from tuner.measurement.gates import STARVED_SHARE
+from tuner.measurement.window import Measurement
 
 _BUSY = 0.95
 """Busy share of the generator's CPUs from which it counts as saturated."""

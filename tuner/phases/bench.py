@@ -13,8 +13,8 @@ from tuner.generators.generator import LoadGenerator
 from tuner.goals.goals import Goals
 from tuner.goals.objective import Objective
 from tuner.hosts.deployer import Deployer, InstanceSpec
+from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Gates
 from tuner.phases.resource_watch import ReadCounters
 from tuner.record.model import ConfigurationRecord
 from tuner.space.configuration import Configuration

@@ -10,8 +10,8 @@ import numpy as np
 from tuner.errors import HostError, InstrumentError
 from tuner.judge.contest import block_cost_s
 from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
+from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import SPANS
-from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.study import seeking

@@ -10,8 +10,8 @@ from tuner.judge.contest import ContestPlan, block_cost_s
 from tuner.judge.load_point import Capacity, contest_load, load_point
 from tuner.judge.plan import BlockPlan, Sampling, StudyPlan, for_slow_server, plan_blocks
 from tuner.judge.scoring import windows_of
+from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import CYCLES, SPANS
-from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec
 from tuner.phases.calibrate import measure_capacity, run_aa

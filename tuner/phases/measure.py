@@ -8,7 +8,8 @@ from tuner.judge.load_point import Capacity, StudyLoad, load_point
 from tuner.judge.plan import ASSUMED, Sampling, StudyPlan, plan_blocks
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.bottleneck import busy_share
-from tuner.measurement.window import Gates, Measurement, RawWindow
+from tuner.measurement.gates import Gates
+from tuner.measurement.window import Measurement, RawWindow
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import limit_point, measure_capacity

@@ -19,8 +19,9 @@ from tuner.judge.plan import ASSUMED, BlockPlan, Sampling
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.bottleneck import busy_share
 from tuner.measurement.cycles import effective_size
+from tuner.measurement.stall_free import weights_of
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Measurement, RawWindow, Samples, weights_of
+from tuner.measurement.window import Measurement, RawWindow, Samples
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.record.model import Calibration

@@ -13,8 +13,9 @@ from tuner.judge.forecast import Question, Times, claim_words
 from tuner.judge.load_point import Capacity, StudyLoad, load_point, lower
 from tuner.judge.overhead import overhead
 from tuner.judge.plan import ASSUMED, FIXED, Budget, Design, Sampling, StudyPlan
+from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import SPANS
-from tuner.measurement.window import Gates, RawWindow
+from tuner.measurement.window import RawWindow
 from tuner.phases.bench import Bench
 from tuner.phases.calibrate import (
     calibration,

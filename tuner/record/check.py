@@ -20,9 +20,10 @@ import msgspec
 from tuner.errors import DefinitionError, Interrupted, StoreError, TunerError
 from tuner.goals.goals import goals_of
 from tuner.machine.facts import HostFacts, ServerFacts
+from tuner.measurement.gates import Gates
 from tuner.measurement.latency import Latency, unpack
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Gates, Measurement
+from tuner.measurement.window import Measurement
 from tuner.record.contenders import Contender, Contest, Ladder
 from tuner.record.model import (
     AblationProtocol,

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.measurement.gates import Gates
 from tuner.measurement.instrument import NATIVE, Instrument
 from tuner.measurement.stalls import KEEP, StallRule
-from tuner.measurement.window import Gates, Measurement
+from tuner.measurement.window import Measurement
 from tuner.record.contenders import Contest, Evidence
 from tuner.space.configuration import Configuration, Value
 from tuner.stats.margin import Margin

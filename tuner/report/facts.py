@@ -12,8 +12,9 @@ from tuner.judge.support import LEAST_STARTS
 from tuner.machine.facts import CoreSplit, ServerFacts
 from tuner.machine.topology import cpu_ranges
 from tuner.measurement.bottleneck import busy_share
+from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import StallRule
-from tuner.measurement.window import Gates, Measurement
+from tuner.measurement.window import Measurement
 from tuner.record.contenders import Evidence, server_words
 from tuner.record.model import Original, Protocol, Record, TrialState
 from tuner.stats.words import counted
