@@ -152,6 +152,8 @@ def test_answers_that_come_only_in_the_drain_are_a_missed_rate() -> None:
     """A queue that grows shows after the end; the last hundredth of the window is forgiven."""
     raw = changed(raw_window(), count=2, outcome=0, completed_ns=1_001 * MS)
     assert judged(raw).bad
+    none = changed(raw_window(timeouts=20), count=100, outcome=0, completed_ns=1_001 * MS)
+    assert judged(none).invalid[0].startswith("achieved less than offered: 100 of 100 requests")
     last = [100.0] * 99 + [20_000.0]
     assert judged(raw_window(last)).valid
 

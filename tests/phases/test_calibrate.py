@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from tests.measurement.windows import window
-from tests.phases.rig import GetsNoisy, Rig, all_the_same, blocks, rig
+from tests.phases.rig import GetsNoisy, Notes, Rig, all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
 from tuner.generators.generator import Next, WindowPlan
 from tuner.judge.forecast import Question
@@ -18,13 +18,15 @@ from tuner.judge.overhead import overhead
 from tuner.judge.plan import Budget
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.window import RawWindow
+from tuner.phases.bench import Bench
 from tuner.phases.calibrate import measure_capacity
+from tuner.phases.contest import quick_calibration
 from tuner.phases.probe import sampling_of
 from tuner.phases.repeat import MOST_REPEATS
-from tuner.phases.study import calibrate
+from tuner.phases.study import Calibrated, StudySpec, calibrate
 from tuner.reading.located import parse_duration_s
 from tuner.stats.power import minimum_detectable_effect
-from tuner.testing.lab import Effect, Faults, SimulatedGenerator, Truth
+from tuner.testing.lab import Effect, Faults, SimulatedGenerator, SimulatedHost, Truth
 from tuner.testing.simulate import Noise
 
 
@@ -253,6 +255,33 @@ def test_a_host_that_gets_noisy_after_the_probe_is_calibrated_all_the_same() -> 
     assert states == ["invalid"] * MOST_REPEATS + ["complete"] * ready.plan.aa_blocks
     assert 0.1 < ready.calibration.effective_share < 0.5
     assert any("trying again with what these windows show" in note for note in made.progress.notes)
+
+
+@dataclass
+class GetsSlower(Notes):
+    """Progress of a host whose server is slower from its A/A blocks on."""
+
+    host: SimulatedHost = field(default_factory=SimulatedHost)
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """Implement ``Progress.phase``."""
+        super().phase(title, expected_s)
+        if "A/A" in title:
+            self.host.truth = lambda _: Effect(capacity_per_s=2_500.0)
+
+
+@pytest.mark.parametrize("calibrated", [calibrate, quick_calibration])
+def test_a_host_that_gets_slower_after_the_probe_is_calibrated_all_the_same(
+    calibrated: Callable[[Bench, StudySpec], Calibrated],
+) -> None:
+    """A study and a search for a contest try a lower load point."""
+    made = rig(truth=lambda _: Effect(capacity_per_s=4_000.0))
+    made.progress = GetsSlower(host=made.host)
+    ready = calibrated(made.bench(), made.spec)
+    states = [block.state for block in blocks(made.record(), "aa")]
+    assert states == ["invalid"] * MOST_REPEATS + ["complete"] * ready.plan.aa_blocks
+    assert ready.calibration.rate_per_s == 2_200
+    assert any("trying 2,200/s" in note for note in made.progress.notes)
 
 
 def test_a_given_rate_is_never_lowered() -> None:

@@ -49,7 +49,8 @@ def judge(
         own.append(f"{failed} of {raw.offered} requests failed ({kinds})")
     overloaded = False
     if raw.mode == "open":
-        late = seen.late + raw.timeouts + raw.unsent + raw.in_flight
+        # The share of late requests in slices holds for all requests, unanswered ones included.
+        late = min(seen.late + raw.timeouts + raw.unsent + raw.in_flight, raw.offered)
         if late > gates.rate_error * raw.offered and not alone:
             overloaded = not starved
             words = (

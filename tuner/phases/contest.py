@@ -14,7 +14,7 @@ from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import CYCLES, SPANS
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec
-from tuner.phases.calibrate import measure_capacity, run_aa
+from tuner.phases.calibrate import measure_capacity
 from tuner.phases.compare import PlannedBlocks, run_blocks
 from tuner.phases.probe import OverloadedError, sampling_of, settle
 from tuner.phases.repeat import repeat_until_complete
@@ -24,7 +24,7 @@ from tuner.phases.study import (
     StudySpec,
     gated,
     keep_calibration,
-    probe_load,
+    measure_aa,
     seeking,
 )
 
@@ -137,12 +137,14 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
         plan = _quick(bench, known.rate_per_s, spec, sampling)
         return Calibrated(gated(bench, plan, sampling.level), known, plan, 0)
     capacity = measure_capacity(replace(bench, gates=SATURATION_GATES), bench.baseline)
-    sampling, load = probe_load(bench, load_point(capacity, spec.rate_per_s), capacity)
-    plan = _quick(bench, load.rate_per_s, spec, sampling)
-    ready = gated(bench, plan, sampling.level)
-    blocks = run_aa(ready, bench.baseline, load.rate_per_s, plan)
+    sampling, plan, blocks, load = measure_aa(
+        bench,
+        lambda rate_per_s, sampling: _quick(bench, rate_per_s, spec, sampling),
+        load_point(capacity, spec.rate_per_s),
+        capacity,
+    )
     found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
-    return Calibrated(ready, found, plan, 0)
+    return Calibrated(gated(bench, plan, sampling.level), found, plan, 0)
 
 
 def _quick(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> StudyPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.errors import HostError
@@ -216,23 +216,38 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
         plan = _planned(bench, load.rate_per_s, spec, ASSUMED)
         ready = gated(bench, plan)
         load = limit_point(ready, bench.baseline, bench.goals.seek, load, plan)
-    sampling, plan, blocks, load = _noise(bench, spec, load, capacity)
+    sampling, plan, blocks, load = measure_aa(bench, _plans(bench, spec), load, capacity)
     found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
     return _calibrated(bench, found, plan, spec)
 
 
-def _noise(
-    bench: Bench, spec: StudySpec, load: StudyLoad, capacity: Capacity
+def measure_aa(
+    bench: Bench,
+    planned: Callable[[float, Sampling], StudyPlan],
+    load: StudyLoad,
+    capacity: Capacity,
 ) -> tuple[Sampling, StudyPlan, list[Block], StudyLoad]:
     """Measure A/A blocks, again if the baseline does not keep up or too few requests count.
 
     They are then measured at a lower load point, or in windows that their own sampling asks for.
+
+    Args:
+        bench: bench of the study.
+        planned: returns the plan for a rate.
+        load: first load point.
+        capacity: closed-loop capacity of the baseline.
+
+    Returns:
+        The sampling, plan, blocks and load point with which the blocks were valid.
+
+    Raises:
+        HostError: they were valid at no tried load point.
     """
     sampling: Sampling | None = None
     for attempt in range(1, _LOAD_ATTEMPTS + 1):
         if sampling is None:
             sampling, load = probe_load(bench, load, capacity)
-        plan = _planned(bench, load.rate_per_s, spec, sampling)
+        plan = planned(load.rate_per_s, sampling)
         ready = gated(bench, plan, sampling.level)
         seen: deque[RawWindow] = deque(maxlen=plan.aa.rounds * plan.aa_instances)
         try:
@@ -381,6 +396,10 @@ def _ablation_s(record: Record, plan: StudyPlan, spec: StudySpec) -> float:
 def _planned(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> StudyPlan:
     question = _question(bench, rate_per_s, spec, sampling)
     return question.plan_in_time(spec.time_s) if spec.economise else question.plan(spec.time_s)
+
+
+def _plans(bench: Bench, spec: StudySpec) -> Callable[[float, Sampling], StudyPlan]:
+    return lambda rate_per_s, sampling: _planned(bench, rate_per_s, spec, sampling)
 
 
 def _question(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> Question:
