@@ -34,7 +34,7 @@ from tuner.machine.facts import CoreSplit
 from tuner.machine.placement import split_cores
 from tuner.measurement.gates import Gates
 from tuner.measurement.instrument import Mode
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import CYCLES, StallRule
 from tuner.measurement.window import Measurement, RawWindow
 from tuner.paths import loadgen_binary

@@ -44,7 +44,7 @@ from tests.store.database import binaries, database
 from tuner.errors import ClaimedError, StoreError
 from tuner.judge.scoring import BASELINE, window_id
 from tuner.measurement.gates import Gates
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import StallRule
 from tuner.record.model import BlockInstance, ConfigurationRecord, StudyHost
 from tuner.space.configuration import Configuration

@@ -46,7 +46,7 @@ from tuner.measurement.clocks import ClockReading
 from tuner.measurement.gates import Gates
 from tuner.measurement.instrument import LOADS, Mode
 from tuner.measurement.latency import decode
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import CYCLES, StallRule
 from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import loadgen_binary

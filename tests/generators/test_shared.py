@@ -23,7 +23,7 @@ from tuner.generators.generator import (
 )
 from tuner.generators.shared import Member, SharedGenerator
 from tuner.measurement.clocks import ClockReading
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.window import RawWindow, Samples
 
 MS = 1_000_000

@@ -10,7 +10,7 @@ from tests.measurement.windows import raw_window, window
 from tuner.errors import DefinitionError
 from tuner.goals.objective import Objective
 from tuner.measurement.gates import Gates
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 
 
 @pytest.mark.parametrize(

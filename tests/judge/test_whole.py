@@ -15,7 +15,7 @@ from tuner.judge.confirmation import tally
 from tuner.judge.scoring import window_id
 from tuner.judge.support import LEAST_STARTS, Support
 from tuner.judge.whole import Arms, contradiction, whole_arms
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.window import Measurement
 from tuner.record.contenders import Evidence
 from tuner.record.model import Block

@@ -22,7 +22,7 @@ from tuner.measurement.cycles import (
     weights,
 )
 from tuner.measurement.latency import summarise
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.stall_free import weights_of
 from tuner.measurement.stalls import CYCLES, Span, StallRule

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.measurement.windows import GATES, raw_window
 from tuner.measurement.latency import HistogramCounts
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.merged import merged_samples, merged_terms, merged_window
 from tuner.measurement.stall_free import weights_of
 from tuner.measurement.stalls import CYCLES, SPANS, excluded

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.measurement.windows import GATES, raw_window
 from tuner.measurement import stalls
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import Span, StallRule, excluded
 
 MS = 1_000_000

@@ -13,7 +13,7 @@ from tests.measurement.windows import GATES, raw_window
 from tuner.judge.scoring import window_id
 from tuner.measurement.gates import Gates
 from tuner.measurement.latency import HistogramCounts
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import CYCLES, StallRule
 from tuner.measurement.window import Histogram, Measurement, RawWindow, Samples
 

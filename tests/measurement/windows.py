@@ -10,7 +10,7 @@ import numpy as np
 
 from tuner.judge.scoring import window_id
 from tuner.measurement.gates import Gates
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.window import Measurement, RawWindow, Samples
 from tuner.record.model import Block, BlockInstance, Phase
 

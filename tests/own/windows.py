@@ -9,7 +9,7 @@ from tuner.generators.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.generators.native import NativeGenerator
 from tuner.machine.placement import split_cores
 from tuner.measurement.gates import Gates
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Measurement, RawWindow
 from tuner.paths import loadgen_binary

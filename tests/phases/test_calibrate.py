@@ -259,7 +259,7 @@ def test_a_host_that_gets_noisy_after_the_probe_is_calibrated_all_the_same() -> 
 
 @dataclass
 class GetsSlower(Notes):
-    """Progress of a host whose server is slower from its A/A blocks on."""
+    """Progress of a host where the server is slower from its A/A blocks on."""
 
     host: SimulatedHost = field(default_factory=SimulatedHost)
 

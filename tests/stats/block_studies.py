@@ -27,7 +27,7 @@ from tuner.judge.scoring import BASELINE, copy_of, window_id
 from tuner.judge.support import LEAST_STARTS, Support
 from tuner.measurement.cycles import Traffic
 from tuner.measurement.latency import Latency, encode
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import CYCLES
 from tuner.measurement.window import Measurement, Samples, Turns
 from tuner.record.model import Block, BlockInstance, Phase, Record

@@ -17,7 +17,7 @@ from tests.phases.rig import HAND, SPACE, STOCK
 from tuner.errors import StoreError
 from tuner.judge import scoring
 from tuner.measurement.gates import Gates
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import CYCLES
 from tuner.record.model import SCHEMA_VERSION, BlockInstance, Calibration, Protocol, TrialOrigin
 from tuner.search.dimensions import dimensions_of

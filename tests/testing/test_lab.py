@@ -10,7 +10,7 @@ import pytest
 from tests.phases.rig import SPACE, STOCK, WORKLOAD
 from tuner.generators.generator import Endpoint, WindowSpec
 from tuner.measurement.gates import Gates
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Measurement
 from tuner.space.configuration import Configuration

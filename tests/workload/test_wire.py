@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.measurement.windows import GATES, raw_window
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.workload.wire import NegotiatedTerms, Tls, Wire, unlike
 
 AGREED = NegotiatedTerms(tls_version="TLSv1_3", cipher="TLS13_AES_256_GCM_SHA384", group="X25519")

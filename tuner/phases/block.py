@@ -37,7 +37,7 @@ from tuner.judge.scoring import BASELINE, window_id
 from tuner.measurement import core_wait, quota
 from tuner.measurement.error_log import complaints, signal_of
 from tuner.measurement.instrument import Mode
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.resources import Resources
 from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.window import Measurement, RawWindow

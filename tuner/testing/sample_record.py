@@ -21,7 +21,7 @@ from tuner.judge.confirmation import estimand
 from tuner.judge.scoring import counted_windows, differences, window_id
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.gates import Gates
-from tuner.measurement.measure import measure
+from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import Span, StallRule
 from tuner.measurement.window import Measurement, RawWindow, Samples
 from tuner.record.model import (
