@@ -138,24 +138,9 @@ def _here(server: str) -> tuple[Scenario, ...]:
     )
 
 
+_WITH_KERNEL = ("measure", "hand", "--server", "nginx", "--layer", "kernel", *_REAL)
 _KERNEL = Scenario(
-    "optimize with the kernel",
-    (
-        "optimize",
-        "--study",
-        "static",
-        "--layer",
-        "kernel",
-        *_REAL,
-        "--trials",
-        "1",
-        "--name",
-        "mine",
-    ),
-    ("optimize", "--resume", "--name", "mine", "--quiet"),
-    lab="here",
-    offers=_REALLY,
-    disk="160M",
+    "measure with the kernel", _WITH_KERNEL, _WITH_KERNEL, offers=_REALLY, **_MEASURE
 )
 HERE = (*_here("nginx"), *_here("caddy"), _KERNEL)
 _WORKER = ("worker", "mine", *_SHORT, "--trials", "1", "--host", "a")
