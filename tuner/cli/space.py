@@ -160,8 +160,7 @@ def explain(parameter: str, *, name: str | None, **given: Any) -> None:
                 raise
             continue
         space = bound.space
-        known |= {p.name for p in space.parameters} | dict(space.left_out).keys()
-        known |= dict(space.unused).keys()
+        known |= {p.name for p in space.parameters} | space.gone.keys()
         for line in explain_lines(space, bound.server, parameter):
             explained = True
             say_fitted(line, output_width())

@@ -74,7 +74,7 @@ def _reasons(reasons: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 def explain_lines(space: Space, server: ServerFacts, name: str) -> Iterator[str]:
     """Yield an explanation of a parameter; nothing if the space does not have it."""
-    gone = {**dict(space.left_out), **dict(space.unused)}
+    gone = space.gone
     if name in gone:
         about, link = _written(space.path, name)
         yield f"{name}, {space.name}"

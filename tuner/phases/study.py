@@ -216,7 +216,12 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
         plan = _planned(bench, load.rate_per_s, spec, ASSUMED)
         ready = gated(bench, plan)
         load = limit_point(ready, bench.baseline, bench.goals.seek, load, plan)
-    sampling, plan, blocks, load = measure_aa(bench, _plans(bench, spec), load, capacity)
+    sampling, plan, blocks, load = measure_aa(
+        bench,
+        lambda rate_per_s, sampling: _planned(bench, rate_per_s, spec, sampling),
+        load,
+        capacity,
+    )
     found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
     return _calibrated(bench, found, plan, spec)
 
@@ -396,10 +401,6 @@ def _ablation_s(record: Record, plan: StudyPlan, spec: StudySpec) -> float:
 def _planned(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> StudyPlan:
     question = _question(bench, rate_per_s, spec, sampling)
     return question.plan_in_time(spec.time_s) if spec.economise else question.plan(spec.time_s)
-
-
-def _plans(bench: Bench, spec: StudySpec) -> Callable[[float, Sampling], StudyPlan]:
-    return lambda rate_per_s, sampling: _planned(bench, rate_per_s, spec, sampling)
 
 
 def _question(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> Question:

@@ -156,11 +156,16 @@ class Space:
         kept = {name: value for name, value in found.values.items() if not missing[name]}
         return self._finish(kept), lost
 
+    @property
+    def gone(self) -> dict[str, str]:
+        """Parameters that this server, host or workload cannot have, with the reason."""
+        return dict((*self.left_out, *self.unused))
+
     def missing(self, name: str) -> str:
         """Return why a setting has no parameter here; empty if it has one."""
         if any(parameter.name == name for parameter in self.parameters):
             return ""
-        reasons = dict((*self.left_out, *self.unused))
+        reasons = self.gone
         return f"it {reasons[name]}" if name in reasons else "no such parameter"
 
     def propose(
@@ -308,7 +313,7 @@ class Space:
         return f"{condition.parameter} is {relation}{words}"
 
     def _unknown(self, name: str) -> str:
-        reasons = dict((*self.left_out, *self.unused))
+        reasons = self.gone
         if name in reasons:
             return f"parameter {quoted(name)} is not available here: it {reasons[name]}"
         known = [parameter.name for parameter in self.parameters]
