@@ -61,13 +61,19 @@ def shown(arm: ArmFigures, name: str) -> float:
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda p: f"{p.parent.name}-{p.name.split('.')[0]}")
 def test_the_figures_of_a_kept_record_agree(path: Path) -> None:
-    """All rows of a study agree; the quotient of a contest's arms lies in each pair's interval."""
+    """All rows of a study agree; the quotient of a contest's arms lies in each pair's interval.
+
+    Percentiles of an arm rise to its maximum.
+    """
     record = read_record(path)
     study = evaluate(record)
     if study.contest is None:
         assert assert_coherent(study) > 5
         return
     arms = {arm.label: arm for arm in study.contest.arms}
+    for arm in study.contest.arms:
+        rising = [figure for figure in arm.latency_us.values() if not math.isnan(figure)]
+        assert rising == sorted(rising)
     assert study.contest.compared
     for pair in study.contest.compared:
         name, found = pair.objective.name, pair.verdict.estimate

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.goals.capacity import missed
-from tuner.goals.metric import Metric, error_share, quantile_of, typical_ln
+from tuner.goals.metric import Metric, error_share, quantile_of
 from tuner.goals.objective import Objective
 from tuner.judge.common_scale import common_scale
 from tuner.judge.comparison import Family, RatioClaim
@@ -231,12 +231,10 @@ def _arm_figures(
     def typical(metric: str) -> float:
         return scales[metric].get(label, math.nan)
 
-    def longest(window: Measurement) -> float:
-        return window.stall_free.max_us
-
     held = statistics.median(w.stall_free.count for w in windows) if windows else 0
     sizes = [w.bytes_in / w.completed for w in windows if w.completed and w.bytes_in]
-    maxima = [math.exp(typical_ln(found, longest)) for found in by_block]
+    # The longest of all, and no typical one, which may lie below the typical p99.9.
+    longest = max((window.stall_free.max_us for window in windows), default=math.nan)
     latency = {
         # With fewer requests the percentile would equal the maximum.
         name: typical(name) if held * (1 - (quantile_of(name) or 0)) >= 1 else math.nan
@@ -246,7 +244,7 @@ def _arm_figures(
     return ArmFigures(
         label=label,
         blocks=len(by_block),
-        latency_us=latency | {"max": statistics.median(maxima) if maxima else math.nan},
+        latency_us=latency | {"max": longest},
         answered_per_s=typical("throughput"),
         error_share=statistics.fmean(map(error_share, windows)) if windows else math.nan,
         cpu_us=typical("cpu"),
