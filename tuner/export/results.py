@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 from tuner.export.ansible import variables
 from tuner.export.configuration import archived, export_files
+from tuner.export.private_paths import without_private_paths
 from tuner.export.run import run_files, safe
-from tuner.judge.results import StudyResult
+from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import inside, write_files
 from tuner.record.file import write_record
 from tuner.report.charts import charts, file_ending, for_files
@@ -36,6 +37,8 @@ _COLOURS = (
 def write_results(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
     """Write report.md with its charts, the configurations, and the reduced records.
 
+    The user's own programs have no path in them (``without_private_paths``).
+
     Args:
         studies: a study, or a run's contests.
         folder: the folder, which is made.
@@ -43,6 +46,7 @@ def write_results(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
     Returns:
         The paths written.
     """
+    studies = [_published(study) for study in studies]
     specs, titles = for_files(studies)
     written = write_pictures(specs, titles, folder / "charts", ["svg"])
     page = render_markdown(*studies, pictures=_pictures(studies, titles))
@@ -53,6 +57,11 @@ def write_results(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
         write_record(study.record, path)
         written.append(path)
     return written + write_files(folder, _configurations(studies))
+
+
+def _published(study: StudyResult) -> StudyResult:
+    record = without_private_paths(study.record)
+    return study if record is study.record else evaluate(record)
 
 
 def _configurations(studies: Sequence[StudyResult]) -> dict[str, str | bytes]:
