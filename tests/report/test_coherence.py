@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tuner.judge.contest import ArmFigures
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
@@ -53,12 +52,6 @@ def assert_coherent(study: StudyResult) -> int:
     return seen
 
 
-def shown(arm: ArmFigures, name: str) -> float:
-    """Return the figure of a contest's arm that its pairs are compared by."""
-    others = {"throughput": arm.answered_per_s, "cpu": arm.cpu_us, "memory": arm.memory_mib}
-    return others[name] if name in others else arm.latency_us[name]
-
-
 @pytest.mark.parametrize("path", KEPT, ids=lambda p: f"{p.parent.name}-{p.name.split('.')[0]}")
 def test_the_figures_of_a_kept_record_agree(path: Path) -> None:
     """All rows of a study agree; the quotient of a contest's arms lies in each pair's interval.
@@ -77,7 +70,7 @@ def test_the_figures_of_a_kept_record_agree(path: Path) -> None:
     assert study.contest.compared
     for pair in study.contest.compared:
         name, found = pair.objective.name, pair.verdict.estimate
-        quotient = shown(arms[pair.claim.arm], name) / shown(arms[pair.claim.against], name)
+        quotient = arms[pair.claim.arm].value(name) / arms[pair.claim.against].value(name)
         assert found.low <= quotient <= found.high
 
 

@@ -10,8 +10,8 @@ from tuner.export.configuration import archived
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
-from tuner.report.contest_tables import brief
 from tuner.report.markdown import document, plain
+from tuner.report.standings import LEGEND, orders, outcome
 from tuner.words.figures import moment
 
 _HEAD = """\
@@ -69,14 +69,16 @@ def _entry(name: str, records: Sequence[Record]) -> list[str]:
     )
     files = " · ".join([f"[report]({quote(name)}/report.md)", *_configurations(records, name)])
     lines = [f"## {plain(name)}", "", plain(_summary(first)), "", f"*{plain(where)}* · {files}", ""]
+    contests = []
     for record in records:
         found = evaluate(record)
         if found.contest is None:
             lines.append(f"- {plain(found.sentence)}")
             continue
+        contests.append(found.contest)
         case = f"{found.contest.contest.case}: " if found.contest.contest.case else ""
-        lines += [f"- {plain(case + line)}" for line in brief(found.contest)]
-    return lines
+        lines += [f"- {plain(case + line)}" for line in outcome(found.contest)]
+    return [*lines, "", f"*{LEGEND}*"] if any(map(orders, contests)) else lines
 
 
 def _summary(record: Record) -> str:

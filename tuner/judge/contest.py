@@ -170,6 +170,11 @@ class ArmFigures:
     refused: str
     """The server's message, if it refused the configuration."""
 
+    def value(self, name: str) -> float:
+        """Return the figure by which pairs are compared (``COMPARED``); NaN if unknown."""
+        others = {"throughput": self.answered_per_s, "cpu": self.cpu_us, "memory": self.memory_mib}
+        return others.get(name, self.latency_us.get(name, math.nan))
+
 
 def pairs(contenders: Sequence[Contender]) -> tuple[tuple[str, str], ...]:
     """Return the pairs to compare: arms of one server, and arms of one kind across servers.

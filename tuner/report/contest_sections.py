@@ -11,7 +11,6 @@ from tuner.report.contest_tables import (
     LADDER_HEAD,
     RUNG_HEAD,
     arm_table,
-    brief,
     chart_name,
     compared_figures,
     compared_rows,
@@ -23,6 +22,7 @@ from tuner.report.contest_tables import (
 )
 from tuner.report.embed import Spec
 from tuner.report.section import Picture, Section, Table
+from tuner.report.standings import LEGEND, orders, outcome
 
 LADDER_TITLES = {
     "ladder-latency": "p99 against offered rate",
@@ -112,9 +112,10 @@ def _case(result: ContestResult, place: int, specs: Mapping[str, Spec]) -> Secti
         result.contest.case or "Result",
         case_anchor(place),
         result.sentence,
-        points=tuple(brief(result)),
+        points=tuple(outcome(result)),
         tables=(Table(head, tuple(rows)),),
         parts=tuple(part for part in parts if part.tables),
+        notes=(LEGEND,) if orders(result) else (),
     )
 
 

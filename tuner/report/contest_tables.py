@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from tuner.goals.objective import Objective
 from tuner.judge.climbs import ReachedRate
@@ -23,10 +24,17 @@ def claims(result: ContestResult) -> list[str]:
     return lines
 
 
-def brief(result: ContestResult) -> list[str]:
-    """Return ``claims`` without the intervals, for use next to a table or a picture of them."""
+def brief(result: ContestResult, *, without: Collection[tuple[str, str]] = ()) -> list[str]:
+    """Return ``claims`` without the intervals, for use next to a table or a picture of them.
+
+    Args:
+        result: the contest.
+        without: pairs to leave out: an arm's label, and that of the arm it is compared with.
+    """
     lines = []
     for pair, rows in _by_pair(result).items():
+        if pair in without:
+            continue
         parts = []
         for kind, word in _BRIEF.items():
             names = [_change(row) for row in rows if row.verdict.kind is kind]

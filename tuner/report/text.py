@@ -20,6 +20,7 @@ from tuner.report.contest_tables import (
     published_rows,
 )
 from tuner.report.facts import changes_title, scope
+from tuner.report.standings import orders
 from tuner.report.study_tables import (
     FIGURES_HEAD,
     OTHERS_HEAD,
@@ -76,6 +77,7 @@ def _of_contest(result: ContestResult, width: float) -> list[_Part]:
             f"Ladder, limit {result.contest.limit}; knee where p99 is twice an idle server's",
             columns(ladder, width=width),
         ),
+        ("Order (< and > : shown, = : equal, ~ : nothing shown)", orders(result)),
         ("Ratios with 95 % intervals, claims adjusted by Holm (~ : nothing shown)", claims(result)),
         ("Published", [f"{' '.join(row[:2])}: {row[2]}" for row in published_rows(result)]),
     ]

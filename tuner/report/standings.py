@@ -1,0 +1,86 @@
+"""The order of several servers by each figure.
+
+Five servers in three configurations make 45 pairs, and a sentence about each hides which server is
+the best. Instead, one line has the servers of one kind in their order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from tuner.goals.objective import Objective
+from tuner.judge.contest_results import ContestResult
+from tuner.report.contest_tables import brief, compared_figures
+from tuner.stats.verdict import VerdictKind
+from tuner.words.figures import figure
+
+LEGEND = (
+    "Servers in a line begin with the best. Between neighbours, < and > mark a difference that is"
+    " shown, = marks equal figures, and ~ means that nothing is shown."
+)
+_FEWEST = 3
+
+
+def outcome(result: ContestResult) -> list[str]:
+    """Return the outcome of a contest in lines.
+
+    The servers of one kind are in a line for each figure if there are at least three. Every other
+    pair has a sentence of its own.
+    """
+    ranked = [
+        pair for labels in _kinds(result).values() for pair in itertools.permutations(labels, 2)
+    ]
+    return [*orders(result), *brief(result, without=ranked)]
+
+
+def orders(result: ContestResult) -> list[str]:
+    """Return lines such as ``tuned, p99: nginx 382 µs ~ haproxy 446 µs < caddy 6.54 ms``."""
+    return [
+        f"{kind}, {objective.words}: {line}"
+        for kind, labels in _kinds(result).items()
+        for objective in compared_figures(result)
+        if (line := _order(result, labels, objective))
+    ]
+
+
+def _kinds(result: ContestResult) -> dict[str, list[str]]:
+    """Return the labels of the measured arms of each kind that has at least three."""
+    found: dict[str, list[str]] = {}
+    for contender in result.contest.contenders:
+        if contender.label in result.contest.capacities_per_s:
+            found.setdefault(contender.kind, []).append(contender.label)
+    return {kind: labels for kind, labels in found.items() if len(labels) >= _FEWEST}
+
+
+def _order(result: ContestResult, labels: list[str], objective: Objective) -> str:
+    """Return the arms from best to worst, with signs between neighbours; empty if unknown."""
+    values = {arm.label: arm.value(objective.name) for arm in result.arms if arm.label in labels}
+    known = sorted(
+        (label for label, value in values.items() if math.isfinite(value)),
+        key=values.__getitem__,
+        reverse=objective.larger_is_better,
+    )
+    kinds = {
+        frozenset({row.claim.arm, row.claim.against}): row.verdict.kind
+        for row in result.compared
+        if row.objective == objective
+    }
+    line = ""
+    for before, label in zip(["", *known], known, strict=False):
+        sign = _sign(kinds.get(frozenset({before, label})), objective) if before else ""
+        line += f"{sign}{_short(result, label, known)} {figure(values[label], objective.unit)}"
+    return line
+
+
+def _sign(kind: VerdictKind | None, objective: Objective) -> str:
+    if kind in {VerdictKind.BETTER, VerdictKind.WORSE}:
+        return " > " if objective.larger_is_better else " < "
+    return " = " if kind is VerdictKind.EQUIVALENT else " ~ "
+
+
+def _short(result: ContestResult, label: str, others: list[str]) -> str:
+    """Return an arm's server, or its label if several arms are of that server."""
+    server = result.contender(label).server
+    of_it = [other for other in others if result.contender(other).server == server]
+    return server if len(of_it) == 1 else label
