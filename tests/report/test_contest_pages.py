@@ -237,17 +237,31 @@ def test_a_table_keeps_to_the_width_of_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "spread", "warned"), [(1.02, 0.0, False), (1.2, 0.0, True), (1.2, 0.5, False)]
+    ("more", "spread", "in_transit", "warned"),
+    [
+        (1.02, 0.0, 0.0, False),
+        (1.2, 0.0, 0.0, True),
+        (1.2, 0.5, 0.0, False),
+        (1.2, 0.0, 0.3, False),
+        (1.2, 0.0, 0.1, True),
+    ],
 )
-def test_answers_of_another_size_are_warned_of(more: float, spread: float, warned: bool) -> None:
-    """Beyond 3 %, unless the mix of the windows alone explains it."""
+def test_answers_of_another_size_are_warned_of(
+    more: float, spread: float, in_transit: float, warned: bool
+) -> None:
+    """Beyond 3 %, unless the mix of the windows or the answers in transit at their ends explain it.
+
+    As many answers are in transit as the latency is of a window's length.
+    """
     result = met()
+    p50_us = in_transit * result.contest.window_s * 1e6
 
     def grown(place: int, window: Measurement) -> Measurement:
         size = 1_000 * (1 + spread * (-1) ** place)
         if window.instance == "one-hand":
             size *= more
-        return replace(window, bytes_in=round(size * window.completed))
+        slowed = replace(window.stall_free, p50_us=max(p50_us, window.stall_free.p50_us))
+        return replace(window, bytes_in=round(size * window.completed), stall_free=slowed)
 
     blocks = tuple(
         replace(b, windows=tuple(grown(b.index, w) for w in b.windows))

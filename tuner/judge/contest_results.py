@@ -92,7 +92,7 @@ def contest_result(record: Record, contest: Contest) -> ContestResult:
             *_warnings(record, contest, len(blocks)),
             *_unsupported(compared),
             *_few_starts(contest, compared),
-            *_unlike_answers(arms),
+            *_unlike_answers(arms, contest.window_s),
         ),
     )
 
@@ -151,8 +151,12 @@ def _few_starts(contest: Contest, compared: Sequence[Judged]) -> list[str]:
     ]
 
 
-def _unlike_answers(arms: Sequence[ArmFigures]) -> list[str]:
-    """Return a warning if answers of two arms differ in size despite the alignment."""
+def _unlike_answers(arms: Sequence[ArmFigures], window_s: float) -> list[str]:
+    """Return a warning if answers of two arms differ in size despite the alignment.
+
+    A window counts the bytes of answers that end after it, too. By Little's law, those in transit
+    are as many of its answers as the latency is of its length.
+    """
     sized = [arm for arm in arms if math.isfinite(arm.answer_bytes_error)]
     if not sized:
         return []
@@ -160,7 +164,8 @@ def _unlike_answers(arms: Sequence[ArmFigures]) -> list[str]:
     most = max(sized, key=lambda arm: arm.answer_bytes)
     apart = most.answer_bytes - least.answer_bytes
     doubt = math.hypot(least.answer_bytes_error, most.answer_bytes_error)
-    if apart <= max(_UNLIKE * least.answer_bytes, _DOUBTS * doubt):
+    in_transit = max(least.latency_us["p50"], most.latency_us["p50"]) / 1e6 / window_s
+    if apart <= max((_UNLIKE + in_transit) * least.answer_bytes, _DOUBTS * doubt):
         return []
     return [
         (
