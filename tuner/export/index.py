@@ -78,7 +78,7 @@ def _entry(name: str, records: Sequence[Record]) -> list[str]:
         contests.append(found.contest)
         case = f"{found.contest.contest.case}: " if found.contest.contest.case else ""
         lines += [f"- {plain(case + line)}" for line in outcome(found.contest)]
-    return [*lines, "", f"*{LEGEND}*"] if any(map(orders, contests)) else lines
+    return [*lines, "", f"*{plain(LEGEND)}*"] if any(map(orders, contests)) else lines
 
 
 def _summary(record: Record) -> str:
