@@ -111,11 +111,10 @@ def _case(result: ContestResult, place: int, specs: Mapping[str, Spec]) -> Secti
     return Section(
         result.contest.case or "Result",
         case_anchor(place),
-        result.sentence,
+        f"{result.sentence}. {LEGEND}" if orders(result) else result.sentence,
         points=tuple(outcome(result)),
         tables=(Table(head, tuple(rows)),),
         parts=tuple(part for part in parts if part.tables),
-        notes=(LEGEND,) if orders(result) else (),
     )
 
 
