@@ -13,7 +13,7 @@ from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.report.contest_tables import brief
-from tuner.report.standings import orders, outcome
+from tuner.report.standings import orders, other_pairs
 from tuner.stats.verdict import VerdictKind
 
 RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results"
@@ -76,14 +76,13 @@ def test_signs_say_what_is_shown_of_neighbours(place: int) -> None:
 
 def test_pairs_that_are_not_in_a_line_have_a_sentence() -> None:
     """Three pairs within each of five servers; with two servers every pair has one."""
-    lines = outcome(five())
-    pairs = [line.partition(":")[0] for line in lines if " against " in line]
+    pairs = [line.partition(":")[0] for line in other_pairs(five())]
     assert len(pairs) == 5 * 3
     for pair in pairs:
         one, other = pair.split(" against ")
         assert one.partition("-")[0] == other.partition("-")[0]
     assert orders(with_two(five())) == []
-    assert outcome(with_two(five())) == brief(with_two(five()))
+    assert other_pairs(with_two(five())) == brief(with_two(five()))
 
 
 def test_of_throughput_the_most_is_best() -> None:

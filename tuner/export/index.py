@@ -11,7 +11,7 @@ from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
 from tuner.report.markdown import document, plain
-from tuner.report.standings import LEGEND, orders, outcome
+from tuner.report.standings import LEGEND, orders, other_pairs
 from tuner.words.figures import moment
 
 _HEAD = """\
@@ -69,16 +69,18 @@ def _entry(name: str, records: Sequence[Record]) -> list[str]:
     )
     files = " · ".join([f"[report]({quote(name)}/report.md)", *_configurations(records, name)])
     lines = [f"## {plain(name)}", "", plain(_summary(first)), "", f"*{plain(where)}* · {files}", ""]
-    contests = []
+    legend: list[str] = []
     for record in records:
         found = evaluate(record)
         if found.contest is None:
             lines.append(f"- {plain(found.sentence)}")
             continue
-        contests.append(found.contest)
         case = f"{found.contest.contest.case}: " if found.contest.contest.case else ""
-        lines += [f"- {plain(case + line)}" for line in outcome(found.contest)]
-    return [*lines, "", f"*{plain(LEGEND)}*"] if any(map(orders, contests)) else lines
+        if ranked := orders(found.contest):
+            legend = ["", f"*{plain(LEGEND)}*"]
+        points = [*ranked, *other_pairs(found.contest)]
+        lines += [f"- {plain(case + line)}" for line in points]
+    return lines + legend
 
 
 def _summary(record: Record) -> str:

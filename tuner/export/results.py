@@ -60,6 +60,7 @@ def write_results(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
 
 
 def _published(study: StudyResult) -> StudyResult:
+    """Return the study without private paths; evaluated again only if there were any."""
     record = without_private_paths(study.record)
     return study if record is study.record else evaluate(record)
 

@@ -22,26 +22,25 @@ LEGEND = (
 _FEWEST = 3
 
 
-def outcome(result: ContestResult) -> list[str]:
-    """Return the outcome of a contest in lines.
-
-    The servers of one kind are in a line for each figure if there are at least three. Every other
-    pair has a sentence of its own.
-    """
-    ranked = [
-        pair for labels in _kinds(result).values() for pair in itertools.permutations(labels, 2)
-    ]
-    return [*orders(result), *brief(result, without=ranked)]
-
-
 def orders(result: ContestResult) -> list[str]:
-    """Return lines such as ``tuned, p99: nginx 382 µs ~ haproxy 446 µs < caddy 6.54 ms``."""
+    """Return lines such as ``tuned, p99: nginx 382 µs ~ haproxy 446 µs < caddy 6.54 ms``.
+
+    There is one for each figure and each kind that has at least three arms.
+    """
     return [
         f"{kind}, {objective.words}: {line}"
         for kind, labels in _kinds(result).items()
         for objective in compared_figures(result)
         if (line := _order(result, labels, objective))
     ]
+
+
+def other_pairs(result: ContestResult) -> list[str]:
+    """Return a sentence for each pair of arms that is not in a line of ``orders``."""
+    ranked = {
+        pair for labels in _kinds(result).values() for pair in itertools.permutations(labels, 2)
+    }
+    return brief(result, without=ranked)
 
 
 def _kinds(result: ContestResult) -> dict[str, list[str]]:
@@ -66,11 +65,9 @@ def _order(result: ContestResult, labels: list[str], objective: Objective) -> st
         for row in result.compared
         if row.objective == objective
     }
-    line = ""
-    for before, label in zip(["", *known], known, strict=False):
-        sign = _sign(kinds.get(frozenset({before, label})), objective) if before else ""
-        line += f"{sign}{_short(result, label, known)} {figure(values[label], objective.unit)}"
-    return line
+    signs = [_sign(kinds.get(frozenset(pair)), objective) for pair in itertools.pairwise(known)]
+    arms = [f"{_short(result, one, known)} {figure(values[one], objective.unit)}" for one in known]
+    return "".join(f"{arm}{sign}" for arm, sign in itertools.zip_longest(arms, signs, fillvalue=""))
 
 
 def _sign(kind: VerdictKind | None, objective: Objective) -> str:
