@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from tuner.app.progress import TerminalProgress
+from tuner.app.progress import RunProgress, TerminalProgress
 
 _STUDY = """
 from tuner.app.progress import TerminalProgress
@@ -109,6 +109,33 @@ def test_elsewhere_there_are_plain_lines(capfd: pytest.CaptureFixture[str]) -> N
     said = [re.sub(r"^ *[0-9]+:[0-9]{2}  ", "", line) for line in lines]
     assert said == ["search, about 1 min", "  block 1"]
     assert threading.active_count() == 1
+
+
+def test_the_time_left_follows_the_pace() -> None:
+    """Blocks that take twice their planned time are expected to go on like that."""
+    now_s, said = 0.0, list[str]()
+    progress = RunProgress(said.append, clock=lambda: now_s)
+    progress.phase("confirmation: 3 blocks", 60.0)
+    for block in (1, 2, 3):
+        now_s += 40.0
+        progress.step(f"block {block} of 3", 60.0 - 20.0 * block)
+        assert progress.now is not None
+        assert progress.now.left_s == (3 - block) * 40.0
+    assert said == [
+        "confirmation: 3 blocks, about 1 min",
+        "block 1 of 3; 1 min 20 s left",
+        "block 2 of 3; 40 s left",
+        "block 3 of 3",
+    ]
+
+
+def test_a_phase_without_a_plan_keeps_its_own_time_left() -> None:
+    """A step that is not part of the expected duration has no pace."""
+    progress = RunProgress(clock=lambda: 5.0)
+    progress.phase("search", 0.0)
+    progress.step("search block 1", 12.0)
+    assert progress.now is not None
+    assert progress.now.left_s == 12.0
 
 
 def test_help_does_not_load_the_view() -> None:

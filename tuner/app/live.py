@@ -57,6 +57,11 @@ class LiveView:
         self._window = ""
         self._draw(now=True)
 
+    def left(self, left_s: float) -> None:
+        """Correct the remainder of the phase."""
+        self._expected_s = self._clock() - self._phase_start + left_s
+        self._draw()
+
     def window(self, text: str) -> None:
         """Show the window that ended."""
         self._window = printable(text)

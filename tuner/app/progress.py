@@ -27,12 +27,19 @@ class RunProgress:
 
     Args:
         say: called with each line; None: nothing is reported.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, say: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._say = say
+        self._clock = clock
         self._phase = ""
-        self._phase_ends = time.monotonic()
+        self._phase_began = self._phase_ends = clock()
+        self._expected_s = 0.0
 
     @property
     def silent(self) -> bool:
@@ -44,7 +51,7 @@ class RunProgress:
         """Phase and its expected remainder, by the last step; None before the first phase."""
         if not self._phase:
             return None
-        return PhaseNow(self._phase, max(0.0, self._phase_ends - time.monotonic()))
+        return PhaseNow(self._phase, max(0.0, self._phase_ends - self._clock()))
 
     def live(self) -> contextlib.AbstractContextManager[None]:
         """Show a live view inside the block, where there is one."""
@@ -57,12 +64,14 @@ class RunProgress:
 
     def phase(self, title: str, expected_s: float) -> None:
         """Implement ``Progress.phase``."""
-        self._phase, self._phase_ends = title, time.monotonic() + expected_s
+        self._phase, self._phase_began, self._expected_s = title, self._clock(), expected_s
+        self._phase_ends = self._phase_began + expected_s
         self._line(f"{title}, about {duration(expected_s)}", bold=len(title))
 
     def step(self, text: str, left_s: float) -> None:
-        """Implement ``Progress.step``."""
-        self._phase_ends = time.monotonic() + left_s
+        """Implement ``Progress.step``: the remainder is scaled to the pace of the phase so far."""
+        left_s *= self._pace(left_s)
+        self._phase_ends = self._clock() + left_s
         self._line(f"  {text}" + (f"; {duration(left_s)} left" if left_s >= 1 else ""))
 
     def note(self, text: str) -> None:
@@ -78,6 +87,18 @@ class RunProgress:
 
     def best(self, text: str) -> None:
         """Implement ``Progress.best``: only a live view shows it."""
+
+    def _pace(self, left_s: float) -> float:
+        """Return how many times as long as planned the phase has taken so far; at least 1.
+
+        Longer rounds and repeated blocks of a noisy host are likely to go on.
+
+        Args:
+            left_s: planned duration of the remainder.
+        """
+        planned_s = self._expected_s - left_s
+        took_s = self._clock() - self._phase_began
+        return max(1.0, took_s / planned_s) if planned_s > 0 else 1.0
 
     def _line(self, text: str, *, bold: int = 0, whole: bool = False) -> None:  # noqa: ARG002 - for terminals
         """Report one line.
@@ -131,6 +152,12 @@ class TerminalProgress(RunProgress):
         super().phase(title, expected_s)
         if self._view:
             self._view.phase(title, expected_s)
+
+    def step(self, text: str, left_s: float) -> None:
+        """Implement ``Progress.step``."""
+        super().step(text, left_s)
+        if self._view:
+            self._view.left(self._phase_ends - self._clock())
 
     def window(self, text: str) -> None:
         """Implement ``Progress.window``."""

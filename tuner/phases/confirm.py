@@ -167,10 +167,14 @@ def run_load_points(
     if not plan.points:
         return
     done = {b.index for b in bench.store.record().blocks if b.phase == "load-points"}
-    bench.progress.phase("other load points", plan.points_s)
-    for index, rate_per_s in enumerate(other_rates(calibration)):
-        if index in done:
-            continue
+    rates_per_s = other_rates(calibration)
+    missing = [index for index in range(len(rates_per_s)) if index not in done]
+    if not missing:
+        return
+    cost_s = plan.load_points.cost_s(2)
+    bench.progress.phase("other load points", len(missing) * cost_s)
+    for place, index in enumerate(missing, start=1):
+        rate_per_s = rates_per_s[index]
         spec = BlockSpec(
             phase="load-points",
             index=index,
@@ -187,4 +191,4 @@ def run_load_points(
             run_block(replace(bench, gates=gates), spec)
         except (HostError, InstrumentError) as error:
             bench.progress.note(f"load point {rate_per_s:,.0f}/s left out: {error}")
-        bench.progress.step(f"load point {rate_per_s:,.0f}/s", 0.0)
+        bench.progress.step(f"load point {rate_per_s:,.0f}/s", (len(missing) - place) * cost_s)

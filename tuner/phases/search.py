@@ -77,7 +77,8 @@ def run_search(
     bench = replace(bench, gates=replace(bench.gates, samples_needed=least))
     store = bench.store
     record = bench.store.record()
-    bench.progress.phase("search", max(0.0, plan.whole_blocks_s(spec.time_s) - _spent_s(record)))
+    whole_s = plan.whole_blocks_s(spec.time_s)
+    bench.progress.phase("search", max(0.0, whole_s - _spent_s(record)))
     _note_baseline(bench, spec, record)
     left_out = 0
     while True:
@@ -108,7 +109,7 @@ def run_search(
             continue
         left_out = 0
         _conclude(bench, block)
-        _report_best(bench, block, max(0.0, left_s - cost_s))
+        _report_best(bench, block, max(0.0, whole_s - _spent_s(store.record())))
     _wait_for_others(bench)
     _report_disturbed(bench, calibration)
     _close_all(bench)
