@@ -253,11 +253,11 @@ def test_a_lab_study_of_caddy_is_refused_with_that_command() -> None:
 def test_a_server_without_places_is_refused_with_the_command_for_a_role(kind: str) -> None:
     """Which exports what apply would have set, also where the verdict was accepted by name."""
     study = lab_study(kind)
-    server = replace(study.record.server, name="envoy")
+    server = replace(study.record.server, name="nghttpx")
     study = replace(study, record=replace(study.record, server=server))
     accepted = None if kind == "better" else kind
     option = " --candidate" if accepted else ""
-    with pytest.raises(DefinitionError, match=rf"own envoy.yaml; .*--format role{option}$"):
+    with pytest.raises(DefinitionError, match=rf"own nghttpx.conf; .*--format role{option}$"):
         wanted(given(study, accepted), inventory="prod.yml")
 
 

@@ -71,9 +71,9 @@ def apply(study: Path, hosts: Bed) -> subprocess.CompletedProcess[str]:
     )
 
 
-def verdict(study: Path) -> tuple[str, ...]:
+def verdict(study: Path, name: str = "mine") -> tuple[str, ...]:
     """Return accepts the verdict that the simulated study has."""
-    found = evaluate(Store.open(sqlite_url(study / "studies/mine"), "mine").record()).verdict
+    found = evaluate(Store.open(sqlite_url(study / "studies" / name), name).record()).verdict
     assert found is not None
     return () if found.kind == "better" else ("--force-verdict", found.kind)
 

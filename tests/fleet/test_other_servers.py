@@ -25,11 +25,17 @@ VALUES = {
     # More threads than Debian's ThreadLimit, which only a restart changes.
     "apache": ("static", "threads_per_child: 96, max_keep_alive_requests: 5000"),
     "haproxy": ("proxy", "tune_maxaccept: 16, http_reuse: always"),
-    "envoy": ("proxy", "concurrency: 2, idle_timeout: 600s"),
+    "envoy": ("proxy", "idle_timeout: 600s, max_requests_per_connection: 10000"),
 }
 """Workload and settings of each study."""
 SERVICES = {"apache": APACHE, "haproxy": HAPROXY, "envoy": ENVOY}
-APPLIED = ("apache", "haproxy")
+CHECKS = {
+    "apache": "apachectl -t",
+    "haproxy": "haproxy -c -f /etc/haproxy/haproxy.cfg",
+    "envoy": "envoy --mode validate --disable-hot-restart --log-level error"
+    " -c /etc/envoy/envoy.yaml",
+}
+"""Validation of the files on their host."""
 
 
 @pytest.fixture(scope="module", params=SERVICES)
@@ -49,26 +55,28 @@ def hosts(service: Service) -> Iterator[Bed]:
 
 @pytest.fixture(scope="module")
 def study(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a study of the lab, ``mine``."""
+    """A folder with studies of the lab: ``mine``, and for Envoy ``threads``."""
     folder = tmp_path_factory.mktemp("study")
     workload, values = VALUES[service.server]
-    text = f"space: {service.server}/{workload}\nvalues: {{{values}}}\n"
-    (folder / "values.yaml").write_text(text)
-    given = ("--server", service.server, "--workload", workload, "--name", "mine", "--quiet")
-    short = ("--time", "20s", "--rate", "1000")
-    with pytest.MonkeyPatch.context() as patch, kept_handlers():
-        patch.chdir(folder)
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        simulate(patch)
-        assert run_main(patch, "compare", "stock", "values.yaml", *given, *short) == 0
+    named = {"mine": values, **({"threads": "concurrency: 2"} if service is ENVOY else {})}
+    for name, each in named.items():
+        text = f"space: {service.server}/{workload}\nvalues: {{{each}}}\n"
+        (folder / f"{name}.yaml").write_text(text)
+        given = ("--server", service.server, "--workload", workload, "--name", name, "--quiet")
+        short = ("--time", "20s", "--rate", "1000")
+        with pytest.MonkeyPatch.context() as patch, kept_handlers():
+            patch.chdir(folder)
+            patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+            simulate(patch)
+            assert run_main(patch, "compare", "stock", f"{name}.yaml", *given, *short) == 0
     return folder
 
 
-def apply(study: Path, hosts: Bed, *more: str) -> tuple[int, str, str]:
-    """Apply the study; return exit code, output and standard error."""
+def apply(study: Path, hosts: Bed, *more: str, name: str = "mine") -> tuple[int, str, str]:
+    """Apply a study; return exit code, output and standard error."""
     inventory = ("--inventory", str(hosts.inventory))
     probe = ("--probe", "http://{host}/page.html", "--probes", "20", "--yes")
-    done = tuner(study, "apply", "mine", *inventory, *probe, *verdict(study), *more)
+    done = tuner(study, "apply", name, *inventory, *probe, *verdict(study, name), *more)
     return done.returncode, done.stdout, " ".join(done.stderr.split())
 
 
@@ -77,7 +85,6 @@ def text(host: BedHost, path: str) -> str:
     return host.run("cat", path)
 
 
-@pytest.mark.parametrize("service", APPLIED, indirect=True)
 @pytest.mark.parametrize("option", ["--diff", "--check"])
 def test_what_would_change_is_shown_and_nothing_changes(
     hosts: Bed, web: BedHost, study: Path, service: Service, option: str
@@ -86,10 +93,10 @@ def test_what_would_change_is_shown_and_nothing_changes(
     before = web.files()
     code, out, said = apply(study, hosts, option)
     assert code == 0, said
-    check = "haproxy -c -f /etc/haproxy/haproxy.cfg" if service is HAPROXY else "apachectl -t"
-    assert (f"web: {check}: accepted there" in out) == (option == "--check")
+    assert (f"web: {CHECKS[service.server]}: accepted there" in out) == (option == "--check")
     assert "the study was made in the lab" in said
-    how = "restart of apache2" if service is APACHE else "reload of haproxy"
+    unit = server_of(service.server).usual_place.service
+    how = f"reload of {unit}" if service is HAPROXY else f"restart of {unit}"
     assert f"web: then {how}" in out
     assert web.files() == before
 
@@ -161,7 +168,6 @@ def test_a_host_without_a_fitting_frontend_is_refused(hosts: Bed, study: Path) -
     assert "has no frontend 'shop'; it has: www; tune its own files instead: tuner optimize" in said
 
 
-@pytest.mark.parametrize("service", APPLIED, indirect=True)
 @pytest.mark.usefixtures("web")
 def test_a_limit_that_does_not_hold_puts_the_files_back(hosts: Bed, study: Path) -> None:
     """The host serves with its own files again (the fixture ``web`` compares them)."""
@@ -171,15 +177,30 @@ def test_a_limit_that_does_not_hold_puts_the_files_back(hosts: Bed, study: Path)
 
 
 @pytest.mark.parametrize("service", ["envoy"], indirect=True)
-def test_envoy_is_refused_at_once_with_the_command_for_a_role(
-    hosts: Bed, web: BedHost, study: Path
-) -> None:
-    """Its file is not changed in place; nothing is asked of the host."""
+def test_settings_are_set_in_envoys_own_file(hosts: Bed, web: BedHost, study: Path) -> None:
+    """In the listener that answers and its cluster; a new process has them; and back."""
+    before, process = own_files(web), web.run("pidof", "envoy")
+    code, out, said = apply(study, hosts)
+    assert code == 0, said
+    assert "web: applied" in out
+    now = text(web, ENVOY.main)
+    assert ENVOY.own in now
+    assert "common_http_protocol_options: {idle_timeout: 600s}\n" in now
+    assert "common_http_protocol_options: {max_requests_per_connection: 10000}" in now
+    assert web.run("pidof", "envoy") != process
+    assert ENVOY.ask(web, "/page.html").startswith("200")
+    assert tuner(study, "rollback", "mine", "--inventory", str(hosts.inventory)).returncode == 0
+    assert own_files(web) == before
+
+
+@pytest.mark.parametrize("service", ["envoy"], indirect=True)
+def test_a_number_of_threads_is_refused(hosts: Bed, web: BedHost, study: Path) -> None:
+    """No file of Envoy has it; the message has the command for a role."""
     before = web.files()
-    code, _, said = apply(study, hosts, "--diff")
-    assert code == 2
-    option = " --candidate" if verdict(study) else ""
-    assert f"tuner export mine --format role{option}" in said
+    code, _, said = apply(study, hosts, "--check", name="threads")
+    assert code == 3
+    assert "concurrency is an option of Envoy's command line" in said
+    assert "tuner export threads --format role" in said
     assert web.files() == before
 
 
@@ -188,7 +209,7 @@ def test_the_role_installs_the_whole_configuration(
 ) -> None:
     """Validated there; the process runs with it; once is enough; a copy is the way back."""
     given = ("--format", "role", "--candidate", "--output", str(tmp_path))
-    done = tuner(study, "export", "mine", *given)
+    done = tuner(study, "export", "threads" if service is ENVOY else "mine", *given)
     assert done.returncode == 0, done.stderr
     if service is APACHE:
         # The host's own modules need not be those of the export.

@@ -125,7 +125,12 @@ def wanted(
         how="restart" if restarts else "reload",
         live=RunningConfiguration(commands.adapted) if commands.adapted else None,
         program=commands.program,
-        unit=unit_of(service, given.chosen.more.get(place.environment, ""), place.variables),
+        # In a study of the lab the variables are settings, which have to find a place in a file.
+        unit=unit_of(
+            service,
+            given.chosen.more.get(place.environment, "") if given.is_own else "",
+            place.variables,
+        ),
         # Paths of a record are untrusted; those of a host's own files come from the host.
         below=str(Path(main).parent) if given.is_own else "/",
     )
