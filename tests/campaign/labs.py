@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.campaign.place import Place, namespace, place, within
 from tests.campaign.scenarios import Scenario
-from tests.fleet.bed import Bed, bed
+from tests.fleet.bed import Bed, BedHost, bed
 from tests.fleet.services import NGINX
 from tests.store.database import Database, database
 from tuner.testing.faults import Network
@@ -55,6 +55,7 @@ class Labs(contextlib.ExitStack):
                     networks=networks,
                     inventory=str(hosts.inventory),
                     changed=lambda: _changed(hosts, before),
+                    supervise=lambda: _supervise(hosts["web"]),
                 )
             elif at.namespace:
                 kernel = _kernel(at.namespace)
@@ -83,6 +84,13 @@ class Labs(contextlib.ExitStack):
 def _state(hosts: Bed) -> dict[str, object]:
     found: dict[str, object] = {name: host.files() for name, host in hosts.hosts.items()}
     return {**found, "service": NGINX.state(hosts["web"])}
+
+
+def _supervise(host: BedHost) -> None:
+    """Start Nginx if its main process died; workers that it left hold its port."""
+    if not host.run("sh", "-c", "kill -0 $(cat /run/nginx.pid) 2>/dev/null && echo lives; true"):
+        host.run("sh", "-c", "pkill -KILL -x nginx; service nginx start")
+        NGINX.awaited(host)
 
 
 def _kernel(namespace: str) -> dict[str, str]:

@@ -64,6 +64,7 @@ class Campaign:
                 target = target_of(case, at, strike)
                 struck.append(run(line, at, scenario, _striking(strike, target), now_s=now_s))
                 strike.fault.heal(target)
+                at.supervise()
                 now_s = struck[-1].now_s
                 line = scenario.resume if is_begun(at, scenario) else scenario.begin
             resumed = run(line, at, scenario, no_fault, now_s=now_s)
@@ -82,6 +83,9 @@ class Campaign:
             ended = run(scenario.begin, at, scenario, no_fault, now_s=now_s)
             if ended.code:
                 raise RuntimeError(f"{scenario.name} fails without a fault: {ended.err}")
+            if scenario.lab == "hosts":
+                # Hosts are shared, and ``apply`` leaves its configuration on them.
+                run(scenario.resume, at, scenario, no_fault, now_s=ended.now_s)
             warm(ended)
             kept = self._kept / scenario.name
             if not kept.exists():

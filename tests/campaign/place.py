@@ -39,6 +39,8 @@ class Place:
     """Inventory of its hosts; empty for this one."""
     changed: Callable[[], list[str]] = list
     """Returns what is not as it was on its hosts, each in a sentence."""
+    supervise: Callable[[], None] = lambda: None
+    """Starts the service of a host again if its server died, as the host's supervisor does."""
 
     def remount(self) -> None:
         """Mount the file system again; its journal is replayed, as after a power failure."""

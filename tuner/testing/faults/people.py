@@ -76,6 +76,9 @@ def _upgrade(target: FaultTarget) -> None:
     former = _former(target.program)
     if not former.exists():
         shutil.copy(target.program, former)
+        # A power cut must not take away what undoes this.
+        with former.open("rb") as copy:
+            os.fsync(copy.fileno())
     # What follows an ELF file's last section changes nothing in how it runs.
     _replace(target.program, former.read_bytes() + b"another build")
 
