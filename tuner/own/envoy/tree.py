@@ -179,7 +179,9 @@ def read(file: str, files: Files) -> EnvoyFile:
         DefinitionError: it cannot be read, or is not plain YAML; at file and line.
     """
     if not file.endswith((".yaml", ".yml")):
-        raise DefinitionError("has no name of a YAML file, by which Envoy chooses the format", path=file)
+        raise DefinitionError(
+            "has no name of a YAML file, by which Envoy chooses the format", path=file
+        )
     try:
         text = files.read(file).decode("utf-8", "surrogateescape")
     except OSError as error:
