@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from tuner.errors import DefinitionError
+from tuner.reading.located import SIZE, parse_size
 from tuner.record.changes import changes_between
 from tuner.space.configuration import Configuration, Value
 from tuner.space.parameter import OWN, Parameter
@@ -38,6 +39,11 @@ def agreed(values: Iterable[tuple[str, str | None]]) -> str | None:
         words = ", ".join(f"{place} has {value or 'none'}" for place, value in found)
         raise UnplaceableError(f"the workload's requests have different values: {words}")
     return found[0][1] if found else None
+
+
+def in_bytes(text: str) -> str:
+    """Return a size of a space (``64k``) as a number of bytes; any other value stays as it is."""
+    return str(parse_size(text)) if SIZE.fullmatch(text) else text
 
 
 class FixedValue(str):
@@ -70,6 +76,18 @@ class BoundGroup(Protocol[_Scope_contra, _Edit_co]):
             wanted: values in the user's notation, without parameters that have no effect.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneParameter:
+    """A group of one parameter."""
+
+    name: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Implement ``BoundGroup``."""
+        return (self.name,)
 
 
 @dataclass(frozen=True, slots=True)

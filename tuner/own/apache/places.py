@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tuner.own.apache.tree import ApacheDirective, ApacheTree
-from tuner.own.bound import UnplaceableError
+from tuner.own.bound import OneParameter, UnplaceableError, in_bytes
 from tuner.own.patch import lines_of
 
-_SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _CACHE = re.compile(r"(shmcb:[^()]+)\(([0-9]+)\)", re.IGNORECASE)
 _LIMITS = {"ThreadLimit": 64, "ServerLimit": 16, "MaxSpareThreads": 250}
 """Limits of threads and processes, with Apache's own values."""
@@ -97,23 +96,16 @@ def number_of(tree: ApacheTree, itself: int, *names: str) -> int:
 
 def as_written(text: str) -> str:
     """Return a value of a space as a plain number or word, which every directive takes."""
-    found = re.fullmatch(r"([0-9]+)([kmgs])", text)
-    return text if found is None else str(int(found[1]) * _SIZES.get(found[2], 1))
+    return in_bytes(re.sub(r"^([0-9]+)s$", r"\1", text))
 
 
 @dataclass(frozen=True, slots=True)
-class ApacheSetting:
+class ApacheSetting(OneParameter):
     """A directive with one value: ``EnableSendfile on``."""
 
-    name: str
     directive: str
     module: str = ""
     """Module that has the directive; empty for those that every Apache has."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: ApacheTree) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""

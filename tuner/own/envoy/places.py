@@ -6,13 +6,12 @@ https://www.envoyproxy.io/docs/envoy/latest/api-v3/api
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from tuner.own.bound import UnplaceableError, agreed
+from tuner.own.bound import OneParameter, UnplaceableError, agreed, in_bytes
 from tuner.own.envoy.serving import EnvoyServing
 from tuner.own.envoy.tree import EnvoyFile, FieldPath
 from tuner.reading.located import SWITCH
@@ -50,7 +49,6 @@ _FORMER = frozenset(
     )
 )
 """Fields of a cluster for which ``HttpProtocolOptions`` stands today; Envoy refuses both."""
-_SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SWITCHES = {"on": "true", "off": "false"}
 
 
@@ -116,24 +114,17 @@ def as_read(text: str | None) -> str | None:
 
 def as_written(text: str) -> str:
     """Return a value of a space as Envoy reads it: sizes are numbers of bytes."""
-    found = re.fullmatch(r"([0-9]+)([kmg])", text)
-    return _SWITCHES.get(text, text if found is None else str(int(found[1]) * _SIZES[found[2]]))
+    return _SWITCHES.get(text, in_bytes(text))
 
 
 @dataclass(frozen=True, slots=True)
-class EnvoyField:
+class EnvoyField(OneParameter):
     """A parameter that is one field, in each of its places."""
 
-    name: str
     part: EnvoyPart
     path: FieldPath
     words: Mapping[str, str] = field(default_factory=dict)
     """Values of the space that are others in YAML."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: EnvoyServing) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""

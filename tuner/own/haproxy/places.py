@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tuner.own import bound as bounds
-from tuner.own.bound import UnplaceableError
+from tuner.own.bound import OneParameter, UnplaceableError, in_bytes
 from tuner.own.haproxy.line_options import option_value
 from tuner.own.haproxy.serving import HaproxyServing
 from tuner.own.haproxy.tree import HaproxySection, LineEdit
@@ -23,7 +23,6 @@ HaproxySide = Literal["client", "server"]
 ValueUnit = Literal["", "bytes", "seconds", "milliseconds"]
 
 _MODES = ("http-keep-alive", "http-server-close", "httpclose", "forceclose", "http-tunnel")
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _TIMES_MS = {"us": 0.001, "": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -53,10 +52,7 @@ def meant(text: str, unit: ValueUnit) -> str:
 
 def as_written(text: str, unit: ValueUnit) -> str:
     """Return a value of a space in HAProxy's notation, which every version reads."""
-    found = re.fullmatch(r"([0-9]+)([kmg]?)", text)
-    if unit == "bytes" and found is not None:
-        return str(int(found[1]) * _SIZES[found[2]])
-    return text
+    return in_bytes(text) if unit == "bytes" else text
 
 
 def agreed(values: Iterable[tuple[HaproxyLine, str | None]]) -> str | None:
@@ -93,18 +89,6 @@ def added(serving: HaproxyServing, section: HaproxySection, text: str) -> LineEd
     """Return the edit that adds a line at the beginning of a section."""
     blanks = serving.tree.indent(section)
     return LineEdit(section.head.number, f"{blanks}{text}", follows=True)
-
-
-@dataclass(frozen=True, slots=True)
-class OneParameter:
-    """A group of one parameter."""
-
-    name: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
