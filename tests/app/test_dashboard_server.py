@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.util import setup_testing_defaults
@@ -9,7 +15,7 @@ from wsgiref.util import setup_testing_defaults
 import optuna
 import pytest
 
-from tuner.app.dashboard_server import COOKIE, Application, address, guarded
+from tuner.app.dashboard_server import COOKIE, Application, address, guarded, serve
 from tuner.app.web_guard import ServiceToken, is_loopback
 
 TOKEN = ServiceToken("0123456789abcdef", given=False)
@@ -111,3 +117,27 @@ def test_loopback_is_what_only_this_machine_reaches() -> None:
     """A name may resolve to anything, but for localhost."""
     assert all(map(is_loopback, ("127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST")))
     assert not any(map(is_loopback, (ELSEWHERE, "::", "192.0.2.1", "web.example", "")))
+
+
+def test_ctrl_c_during_a_request_ends_it() -> None:
+    """The answer that is under way does not swallow the signal; it is still sent."""
+    with socket.create_server((HERE, 0)) as probe:
+        port = probe.getsockname()[1]
+
+    def interrupted(_: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        signal.raise_signal(signal.SIGINT)
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+
+    def ask_until_answered() -> None:
+        answered = False
+        while not answered:
+            with contextlib.suppress(ConnectionRefusedError):
+                urllib.request.urlopen(f"http://{HERE}:{port}/").close()
+                answered = True
+
+    client = threading.Thread(target=ask_until_answered)
+    client.start()
+    with pytest.raises(KeyboardInterrupt):
+        serve(interrupted, HERE, port, None)
+    client.join()

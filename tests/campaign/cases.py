@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 from tests.campaign.scenarios import SCENARIOS, Scenario
 from tuner.testing.faults import FAULTS, Fault
+from tuner.testing.faults.exhaustion import memory_groups
 
 _TWO_SHARE = 1 / 3
 """Share of cases with a second fault."""
-_AS_ROOT = frozenset({"disk", "servers", "here", "hosts", "network", "backend"})
+_AS_ROOT = frozenset(
+    {"disk", "servers", "here", "hosts", "names", "network", "backend", "generator"}
+)
 """Properties that only root can give to a scenario."""
 
 
@@ -82,7 +85,8 @@ def offered(scenario: Scenario) -> frozenset[str]:
     """Return the properties of a scenario that it has here."""
     missing = frozenset() if os.geteuid() == 0 else _AS_ROOT
     tools = frozenset() if shutil.which("strace") else frozenset({"strace"})
-    return scenario.offers - missing - tools
+    groups = frozenset({"memory groups"}) if memory_groups() else frozenset[str]()
+    return (scenario.offers | groups) - missing - tools
 
 
 def cases(

@@ -23,16 +23,21 @@ from tuner.store.store import open_all, sqlite_url
 _LEAST_REPORT_BYTES = 10_000
 _ENDING_S = 15.0
 """Time for processes to end after their command, such as those that heal a fault later."""
-_DATABASES = ("postgres:", "/usr/lib/postgresql", "/usr/local/pgsql")
+_OF_LABS = ("postgres:", "/usr/lib/postgresql", "/usr/local/pgsql")
+"""Beginnings of the command lines of a lab's own processes."""
+_PROXY = "\0-m\0tuner\0proxy\0"
 _DOCUMENTED = frozenset({0, 1, 2, 3})
 
 
 def broken(case: Case, place: Place, struck: Sequence[Ended], resumed: Ended) -> Iterator[str]:
     """Yield what does not hold after a case."""
-    for name, ended in (*(("struck", ended) for ended in struck), ("resumed", resumed)):
+    held_up_s = [*(strike.fault.holds_up_s for strike in case.strikes), 0.0]
+    for name, ended, more_s in zip(
+        (*("struck" for _ in struck), "resumed"), (*struck, resumed), held_up_s, strict=True
+    ):
         if "Traceback" in ended.err:
             yield f"{name}: a traceback: {_last(ended.err)}"
-        if ended.took_s > PATIENCE_S[case.scenario.lab]:
+        if ended.took_s > PATIENCE_S[case.scenario.lab] + more_s:
             yield f"{name}: took {ended.took_s:.0f} s"
         yield from ended.complaints
     # Near the command's end there may be nothing to strike any more, and its last crossings differ
@@ -130,10 +135,14 @@ def _processes(place: Place) -> list[str]:
     deadline = time.monotonic() + _ENDING_S
     while True:
         found = {*_marked(place), *(pids_in(place.namespace) if place.namespace else ())}
-        found = {pid for pid in found if not _read(pid, "cmdline").startswith(_DATABASES)}
+        found = {pid for pid in found if not _is_of_lab(_read(pid, "cmdline"))}
         if not found or time.monotonic() > deadline:
             return [f"{pid} {_read(pid, 'cmdline').replace(chr(0), ' ')}" for pid in found]
         time.sleep(0.1)
+
+
+def _is_of_lab(line: str) -> bool:
+    return line.startswith(_OF_LABS) or _PROXY in line
 
 
 def _marked(place: Place) -> Iterator[int]:

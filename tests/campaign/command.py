@@ -88,6 +88,7 @@ def run(
     crossings: Callable[[Note], Crossings],
     *,
     now_s: float = 0.0,
+    held_up_s: float = 0.0,
 ) -> Ended:
     """Run a command in a fork of this process, in a place.
 
@@ -97,6 +98,7 @@ def run(
         scenario: the command's scenario.
         crossings: makes the counter, given what to note with.
         now_s: least time on the simulated host at its begin, unix time.
+        held_up_s: time for which a fault may hold it up, s.
     """
     top = place.folder.parent
     notes = top / "notes.jsonl"
@@ -110,7 +112,7 @@ def run(
         finally:
             os._exit(code)
     while not (status := os.waitpid(pid, os.WNOHANG))[0]:
-        if time.monotonic() - began > PATIENCE_S[scenario.lab]:
+        if time.monotonic() - began > PATIENCE_S[scenario.lab] + held_up_s:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
@@ -174,7 +176,7 @@ class _Command:
         os.environ["TUNER_LOCKS"] = str(folder.parent / "locks")
         os.environ[MARK] = str(folder)
         if self._place.storage:
-            os.environ["TUNER_STORAGE"] = self._place.storage
+            os.environ["TUNER_STORAGE"] = self._place.gateway or self._place.storage
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(folder.parent / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
             # In pytest's process, Python's own streams lead elsewhere.

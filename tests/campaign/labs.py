@@ -5,20 +5,32 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.campaign.place import Place, namespace, place, within
 from tests.campaign.scenarios import Scenario
-from tests.fleet.bed import Bed, BedHost, bed
-from tests.fleet.services import NGINX
+from tests.fleet.bed import Bed, BedHost, bed, until
+from tests.fleet.services import GUARD, NGINX
 from tests.store.database import Database, database
+from tuner.store.storage import DEFAULT_PROXY_PORT
 from tuner.testing.faults import Network
 
+_GUARDS = frozenset({f"{GUARD}/log", f"{GUARD}/lock", f"{GUARD}/watch.lock"})
+"""Files of the guard on a host that grow or hold an id, and say nothing of what is lent."""
+_PATIENCE_S = 60.0
+_DOMAIN = ".test"
+_NAMED = "named.yml"
+"""File name of the inventory that has names in place of addresses."""
 State = Callable[[], Any]
 """Reads the state of the hosts, which must be the same before and after a case."""
 
@@ -38,10 +50,13 @@ class Labs(contextlib.ExitStack):
         with place(scenario.disk, network=scenario.lab == "here") as at:
             if scenario.lab == "database":
                 name, server = self._postgresql()
-                network = Network(name, served=(server.port,), elsewhere=True)
+                served = (server.port, DEFAULT_PROXY_PORT)
+                network = Network(name, served=served, elsewhere=True)
                 with within(name):
                     url = server.create(f"case{os.getpid()}_{next(self._count)}")
-                yield replace(at, namespace=name, networks=(network,), storage=url)
+                made = replace(at, namespace=name, networks=(network,), storage=url)
+                with _proxy(made) if "proxy" in scenario.offers else nullcontext(made) as there:
+                    yield there
             elif scenario.lab == "hosts":
                 hosts = self._hosts()
                 networks = tuple(
@@ -49,11 +64,14 @@ class Labs(contextlib.ExitStack):
                     for host in hosts.hosts.values()
                 )
                 before = _state(hosts)
+                names = at.folder.parent / "names"
+                names.write_text("127.0.0.1 localhost\n" + _names(hosts))
                 # The controller's own processes are found by their environment.
                 yield replace(
                     at,
                     networks=networks,
-                    inventory=str(hosts.inventory),
+                    inventory=str(hosts.folder / _NAMED),
+                    names=names,
                     changed=lambda: _changed(hosts, before),
                     supervise=lambda: _supervise(hosts["web"]),
                 )
@@ -77,12 +95,65 @@ class Labs(contextlib.ExitStack):
             made = self.enter_context(bed(groups, services={"web": ("nginx",)}))
             NGINX.serve(made["web"])
             NGINX.awaited(made["web"])
+            _name(made)
             self._bed = made
         return self._bed
 
 
+def _name(hosts: Bed) -> None:
+    """Write an inventory of the hosts by name, and their names into the file of known hosts."""
+    known = hosts.folder / "known_hosts"
+    reported = yaml.safe_load(hosts.inventory.read_text())
+    keys = dict(line.split(" ", 1) for line in known.read_text().splitlines())
+    with known.open("a") as stream:
+        for host in hosts.hosts.values():
+            stream.write(f"{host.name}{_DOMAIN} {keys[host.address]}\n")
+    for group in hosts.groups:
+        for name, variables in reported[group]["hosts"].items():
+            variables["tuner_address"] = variables["ansible_host"]
+            variables["ansible_host"] = f"{name}{_DOMAIN}"
+    (hosts.folder / _NAMED).write_text(yaml.safe_dump(reported))
+
+
+def _names(hosts: Bed) -> str:
+    return "".join(f"{host.address} {host.name}{_DOMAIN}\n" for host in hosts.hosts.values())
+
+
+@contextmanager
+def _proxy(at: Place) -> Iterator[Place]:
+    """Run ``tuner proxy`` in front of a place's storage, and again whenever it ends."""
+    listen = ("--listen", f"127.0.0.1:{DEFAULT_PROXY_PORT}")
+    with (at.folder.parent / "proxy.log").open("ab") as log:
+        manager = subprocess.Popen(
+            [
+                *("ip", "netns", "exec", at.namespace),
+                *("sh", "-c", 'while :; do "$@"; sleep 0.5; done', "manager"),
+                *(sys.executable, "-m", "tuner", "proxy", *listen),
+            ],
+            env={**os.environ, "TUNER_STORAGE": at.storage},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        with within(at.namespace):
+            until("the proxy", _listens, _PATIENCE_S)
+        yield replace(at, gateway=f"grpc://127.0.0.1:{DEFAULT_PROXY_PORT}")
+    finally:
+        os.killpg(manager.pid, signal.SIGKILL)
+        manager.wait()
+
+
+def _listens() -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", DEFAULT_PROXY_PORT)) == 0
+
+
 def _state(hosts: Bed) -> dict[str, object]:
-    found: dict[str, object] = {name: host.files() for name, host in hosts.hosts.items()}
+    found: dict[str, object] = {
+        name: {path: seen for path, seen in host.files().items() if path not in _GUARDS}
+        for name, host in hosts.hosts.items()
+    }
     return {**found, "service": NGINX.state(hosts["web"])}
 
 

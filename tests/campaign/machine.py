@@ -62,7 +62,16 @@ class Campaign:
             line, now_s, struck = scenario.begin, earlier_s, list[Ended]()
             for strike in case.strikes:
                 target = target_of(case, at, strike)
-                struck.append(run(line, at, scenario, _striking(strike, target), now_s=now_s))
+                struck.append(
+                    run(
+                        line,
+                        at,
+                        scenario,
+                        _striking(strike, target),
+                        now_s=now_s,
+                        held_up_s=strike.fault.holds_up_s,
+                    )
+                )
                 strike.fault.heal(target)
                 at.supervise()
                 now_s = struck[-1].now_s
@@ -130,6 +139,7 @@ def target_of(case: Case, at: Place, strike: Strike) -> FaultTarget:
         networks=at.networks,
         inputs=tuple(at.folder / name for name in scenario.inputs),
         program=at.folder / PROGRAM,
+        names=at.names,
     )
 
 

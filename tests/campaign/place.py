@@ -18,6 +18,7 @@ from pathlib import Path
 from tuner.testing.faults import Network
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - disks of the cases, which vanish with them
+_CLONE_NEWNS = 0x00020000
 _CLONE_NEWNET = 0x40000000
 _PATIENCE_S = 10.0
 
@@ -35,8 +36,12 @@ class Place:
     """Networks that faults may strike."""
     storage: str = ""
     """URL of the storage that all workers share; empty for a file."""
+    gateway: str = ""
+    """URL of the proxy through which commands reach that storage; empty without one."""
     inventory: str = ""
     """Inventory of its hosts; empty for this one."""
+    names: Path = Path()
+    """File with the addresses of its hosts, which commands have as ``/etc/hosts``."""
     changed: Callable[[], list[str]] = list
     """Returns what is not as it was on its hosts, each in a sentence."""
     supervise: Callable[[], None] = lambda: None
@@ -60,9 +65,13 @@ class Place:
         _mount(self.image, self.folder)
 
     def enter(self) -> None:
-        """Move this process into the network namespace."""
+        """Move this process into the network namespace, with the names of the hosts."""
         if self.namespace:
             _enter(Path("/run/netns", self.namespace))
+        if self.names.is_file():
+            _call("unshare", _CLONE_NEWNS)
+            for words in (("--make-rprivate", "/"), ("--bind", self.names, "/etc/hosts")):
+                subprocess.run(["mount", *words], check=True)
 
 
 @contextmanager
@@ -82,10 +91,14 @@ def _enter(path: Path) -> None:
 
 
 def _set(number: int) -> None:
-    # os.setns is new in Python 3.12.
+    _call("setns", number, _CLONE_NEWNET)
+
+
+def _call(name: str, *arguments: int) -> None:
+    # os.setns and os.unshare are new in Python 3.12.
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(number, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "setns")
+    if getattr(libc, name)(*arguments):
+        raise OSError(ctypes.get_errno(), name)
 
 
 @contextmanager

@@ -16,10 +16,10 @@ _SHORT = ("--study", "static", "--time", "10s", "--rate", "600", "--quiet")
 _REAL = ("--objective", "p50", "--time", "4s", "--rate", "200", "--stalls", "keep", "--quiet")
 _RUN = ("run", "https-proxy-500")
 _EVERYWHERE = frozenset({"disk", "strace", "locks"})
-_SIMULATED = _EVERYWHERE | {"program"}
+_SIMULATED = _EVERYWHERE | {"program", "dashboard"}
 PROGRAM = "server-program"
 """File name of a server's program that a fault may replace."""
-_REALLY = _EVERYWHERE | {"servers", "here", "network"}
+_REALLY = _EVERYWHERE | {"servers", "here", "network", "generator"}
 WORKLOAD = """\
 workload: mine
 connections: 8
@@ -153,6 +153,14 @@ DATABASE = (
         lab="database",
         offers=_EVERYWHERE | {"network", "database"},
     ),
+    Scenario(
+        "worker through a proxy",
+        _WORKER,
+        _WORKER,
+        study=Path("studies/mine/a"),
+        lab="database",
+        offers=_EVERYWHERE | {"network", "database", "proxy"},
+    ),
 )
 _AWAY = ("--inventory", "{inventory}")
 _PAGE = """\
@@ -161,7 +169,7 @@ connections: 8
 site: own
 requests: [{path: /page.html}]
 """
-_ON_HOSTS = frozenset({"network", "servers", "hosts"})
+_ON_HOSTS = frozenset({"network", "servers", "hosts", "names", "generator"})
 
 
 def _hosts() -> tuple[Scenario, ...]:
@@ -185,7 +193,7 @@ def _hosts() -> tuple[Scenario, ...]:
             ("rollback", "mine", *_AWAY),
             after=_OPTIMIZE,
             lab="hosts",
-            offers=_ON_HOSTS,
+            offers=_ON_HOSTS - {"generator"},
             judged=False,
         ),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.cookies
 import socket
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs
@@ -47,7 +48,11 @@ def serve(application: Application, host: str, port: int, token: ServiceToken | 
 
     with Server((host, port), _QuietHandler) as server:
         server.set_app(guarded(application, host, token))
-        server.serve_forever()
+        # wsgiref reports every exception in a request as the application's, also that of a signal,
+        # which ends the process only if no request is answered in the thread that handles signals.
+        thread = threading.Thread(target=server.serve_forever, name="dashboard", daemon=True)
+        thread.start()
+        thread.join()
 
 
 def address(host: str, port: int, token: ServiceToken | None) -> str:

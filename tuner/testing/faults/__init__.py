@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuner.testing.faults import disks, exhaustion, network, people, processes
+from tuner.testing.faults import dashboards, disks, exhaustion, network, people, processes
 from tuner.testing.faults.crossings import Crossings
 from tuner.testing.faults.fault import Fault, FaultTarget, Network
 
 __all__ = ["FAULTS", "Crossings", "Fault", "FaultTarget", "Network"]
 FAULTS: Mapping[str, Fault] = {
     fault.name: fault
-    for module in (processes, disks, network, exhaustion, people)
+    for module in (processes, dashboards, disks, network, exhaustion, people)
     for fault in module.FAULTS
 }
 """All faults by name."""

@@ -27,7 +27,7 @@ _SHUTDOWN = 0x8004587D
 _WITHOUT_FLUSH = 2
 """``EXT4_GOING_FLAGS_NOLOGFLUSH``."""
 _SIZES = (1 << 20, 1 << 16, 1 << 12, 1 << 10)
-_SLOW_US = 20_000
+_SLOW_US = 10_000
 _ATTACHED_S = 10.0
 """Time limit for the tracer to attach."""
 

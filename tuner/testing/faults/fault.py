@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +52,12 @@ class FaultTarget:
     """Files that the user gave to the command."""
     program: Path = Path()
     """The server's program, if a fault may replace it."""
+    names: Path = Path()
+    """File with the addresses of the other hosts, which the command has as ``/etc/hosts``."""
+
+
+def no_heal(_: FaultTarget) -> None:
+    """Leave what a fault did as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,7 @@ class Fault:
     """Its row in the table of the campaign."""
     strike: Callable[[FaultTarget], None]
     """Called in the process, at the crossing."""
-    heal: Callable[[FaultTarget], None] = lambda _: None
+    heal: Callable[[FaultTarget], None] = no_heal
     """Called after the process, before it is resumed."""
     code: frozenset[int] = frozenset()
     """Further exit codes that are right, next to 0 to 3; a signal's is negative."""
@@ -71,6 +81,8 @@ class Fault:
     """Undoes a change that the resumption may refuse, if its message says so."""
     by_the_clock: bool = False
     """True if real time decides what it meets, so that two runs of a case may differ."""
+    holds_up_s: float = 0.0
+    """Longest time for which it holds the command up, s."""
 
 
 def later(after_s: float, line: str) -> None:
@@ -83,3 +95,25 @@ def later(after_s: float, line: str) -> None:
         stderr=subprocess.DEVNULL,
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
     )
+
+
+def hurry(target: FaultTarget) -> None:
+    """End the waits of ``later``, so that the rest of each line runs at once."""
+    while waits := [*_waits(target.folder)]:
+        for pid in waits:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        # A line may have another wait.
+        time.sleep(0.1)
+
+
+def _waits(folder: Path) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        # It may have ended, or belong to another account.
+        with contextlib.suppress(OSError):
+            if (
+                entry.name.isdigit()
+                and (entry / "comm").read_text(encoding="utf-8") == "sleep\n"
+                and (entry / "cwd").readlink() == folder
+            ):
+                yield int(entry.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable
@@ -69,6 +70,26 @@ def _slow(target: FaultTarget) -> None:
         later(_down_s(target), end)
 
 
+def _no_names(target: FaultTarget) -> None:
+    """Let no name of another host resolve for some seconds."""
+    whole = _whole_names(target)
+    if not whole.exists():
+        shutil.copy(target.names, whole)
+    kept = [line for line in whole.read_text().splitlines(keepends=True) if "localhost" in line]
+    # In place: the command sees this file and no other one of its name.
+    target.names.write_text("".join(kept))
+    later(_down_s(target), f"cat {whole} >{target.names}")
+
+
+def _names_again(target: FaultTarget) -> None:
+    if _whole_names(target).exists():
+        target.names.write_bytes(_whole_names(target).read_bytes())
+
+
+def _whole_names(target: FaultTarget) -> Path:
+    return target.names.with_suffix(".whole")
+
+
 def _pages(target: FaultTarget) -> list[Path]:
     """Return the files that the study's servers and backends serve."""
     return [path for path in target.folder.glob("studies/*/lab/site/**/*") if path.is_file()]
@@ -112,6 +133,9 @@ FAULTS = (
     Fault("reset", ROW, _reset, needs=_NETWORK),
     Fault("half-open", ROW, _half_open, _repaired, needs=_NETWORK, by_the_clock=True),
     Fault("slow link", ROW, _slow, _repaired, needs=_NETWORK, by_the_clock=True),
+    Fault(
+        "names unknown", ROW, _no_names, _names_again, needs=frozenset({"names"}), by_the_clock=True
+    ),
     Fault(
         "wrong answers",
         ROW,

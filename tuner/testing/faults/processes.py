@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -9,13 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tuner.servers.catalog import SERVERS
-from tuner.testing.faults.fault import Fault, FaultTarget, later
+from tuner.testing.faults.fault import Fault, FaultTarget, hurry, later, no_heal
 
 ROW = "processes"
 KILLED = frozenset({-signal.SIGKILL})
 ENDED = frozenset({130})
-_PAUSE_S = (0.1, 0.5)
-"""Shortest and longest time for which a process is stopped."""
+_SHORTEST_STOP_S = 0.1
+LONGEST_STOP_S = 300.0
+_RARELY = 6
+"""Power of the share that makes long stops rare: one of ten is longer than 7 s."""
 _WINDOW_S = 1.0
 """Longest time from a crossing to the signal of another process, so that it meets windows too."""
 
@@ -61,9 +64,16 @@ VICTIMS: dict[str, Callable[[int], bool]] = {
     "Ansible": lambda pid: "ansible-playbook" in _words(pid),
     "sshd": lambda pid: _name(pid).startswith("sshd") and "sshd -D" not in _words(pid),
     "PostgreSQL": lambda pid: _words(pid).startswith("postgres: tuner"),
+    "tuner proxy": lambda pid: "-m tuner proxy" in _words(pid) and _name(pid) != "sh",
 }
 """Tests for a process of each kind, by its id."""
-_PLACES = {"sshd": "hosts", "PostgreSQL": "database"}
+_PLACES = {
+    "generator": "generator",
+    "backend": "backend",
+    "sshd": "hosts",
+    "PostgreSQL": "database",
+    "tuner proxy": "proxy",
+}
 """Property of a scenario that has such a process, if not ``servers``."""
 
 
@@ -86,21 +96,25 @@ def _victims(target: FaultTarget, kind: str) -> list[int]:
     return [pid for pid in processes(target, elsewhere=True) if VICTIMS[kind](pid)]
 
 
+def stop_s(share: float) -> float:
+    """Return the length of a stop, s, for a share from [0, 1)."""
+    ratio = LONGEST_STOP_S / _SHORTEST_STOP_S
+    return _SHORTEST_STOP_S * math.exp(math.log(ratio) * share**_RARELY)
+
+
 def _signalled(number: signal.Signals) -> Callable[[FaultTarget], None]:
     return lambda _: os.kill(os.getpid(), number)
 
 
 def _paused(target: FaultTarget) -> None:
-    low, high = _PAUSE_S
-    later(low + target.share * (high - low), f"kill -CONT {os.getpid()}")
+    later(stop_s(target.share), f"kill -CONT {os.getpid()}")
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _suspended(target: FaultTarget) -> None:
     """Stop all processes of the study at once, as a suspended machine does."""
     pids = " ".join(str(pid) for pid in (*processes(target), os.getpid()))
-    low, high = _PAUSE_S
-    later(low + target.share * (high - low), f"kill -CONT {pids}")
+    later(stop_s(target.share), f"kill -CONT {pids}")
     subprocess.run(["sh", "-c", f"kill -STOP {pids}"], check=False)
 
 
@@ -112,16 +126,18 @@ def _struck(kind: str, number: str) -> Fault:
         pid = found[int(target.share * len(found))]
         line = f"kill -{number} {pid}"
         if number == "STOP":
-            line += f"; sleep {0.2 + 2 * target.share:.2f}; kill -CONT {pid}"
+            line += f"; sleep {stop_s(target.share):.2f}; kill -CONT {pid}"
         later(target.share * _WINDOW_S, line)
 
     return Fault(
         f"{kind}: SIG{number}",
         ROW,
         strike,
-        needs=frozenset({_PLACES.get(kind, "backend" if kind == "backend" else "servers")}),
+        hurry if number == "STOP" else no_heal,
+        needs=frozenset({_PLACES.get(kind, "servers")}),
         ready=lambda target: bool(_victims(target, kind)),
         by_the_clock=True,
+        holds_up_s=LONGEST_STOP_S if number == "STOP" else 0.0,
     )
 
 
@@ -130,7 +146,15 @@ FAULTS = (
     Fault("terminate", ROW, _signalled(signal.SIGTERM), code=ENDED),
     Fault("interrupt", ROW, _signalled(signal.SIGINT), code=ENDED),
     Fault("hang up", ROW, _signalled(signal.SIGHUP), code=ENDED),
-    Fault("pause", ROW, _paused),
-    Fault("suspended machine", ROW, _suspended, needs=frozenset({"servers"}), by_the_clock=True),
+    Fault("pause", ROW, _paused, hurry, holds_up_s=LONGEST_STOP_S),
+    Fault(
+        "suspended machine",
+        ROW,
+        _suspended,
+        hurry,
+        needs=frozenset({"servers"}),
+        by_the_clock=True,
+        holds_up_s=LONGEST_STOP_S,
+    ),
     *(_struck(kind, number) for kind in VICTIMS for number in ("KILL", "TERM", "STOP")),
 )
