@@ -92,9 +92,11 @@ class Campaign:
             ended = run(scenario.begin, at, scenario, no_fault, now_s=now_s)
             if ended.code:
                 raise RuntimeError(f"{scenario.name} fails without a fault: {ended.err}")
-            if scenario.lab == "hosts":
-                # Hosts are shared, and ``apply`` leaves its configuration on them.
-                run(scenario.resume, at, scenario, no_fault, now_s=ended.now_s)
+            if scenario.undone:
+                # Hosts are shared, and must be as they were for the next case.
+                back = run(scenario.resume, at, scenario, no_fault, now_s=ended.now_s)
+                if back.code:
+                    raise RuntimeError(f"{scenario.name} is not undone: {back.err}")
             warm(ended)
             kept = self._kept / scenario.name
             if not kept.exists():

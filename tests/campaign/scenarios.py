@@ -52,6 +52,8 @@ class Scenario:
     """True if it ends with a verdict."""
     says: bool = True
     """True if it prints the verdict's sentence, if there is one study."""
+    undone: bool = False
+    """True if ``resume`` undoes the command."""
     anew: bool = False
     """True if each command begins another study; ``study`` is the beginning of their names."""
 
@@ -195,6 +197,7 @@ def _hosts() -> tuple[Scenario, ...]:
             lab="hosts",
             offers=_ON_HOSTS - {"generator"},
             judged=False,
+            undone=True,
         ),
     )
 
