@@ -95,6 +95,23 @@ def test_too_little_memory_is_the_hosts(tuner: Tuner, monkeypatch: pytest.Monkey
     assert said.endswith("resume with --resume")
 
 
+def test_a_folder_that_is_removed_meanwhile_is_named(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exit code 3 and the topmost folder; a missing file in a folder that is there is a bug."""
+    gone = tmp_path / "studies" / "mine"
+    monkeypatch.setattr(nginx, "detect", lambda: (gone / "work" / "ca.pem").write_text(""))
+    done = tuner("optimize")
+    assert done.code == 3
+    said = " ".join(done.err.split())
+    assert said == (
+        f"tuner: {gone.parent} has been removed while tuner used it; start the command again"
+    )
+    gone.mkdir(parents=True)
+    monkeypatch.setattr(nginx, "detect", (gone / "ca.pem").read_text)
+    assert tuner("optimize").code == EXIT_BUG
+
+
 def test_a_records_broken_disk_is_the_hosts(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite's words and how to resume, though Optuna has hidden them; no bug of tuner."""
 

@@ -90,6 +90,9 @@ def _os_error(error: OSError, streams: Streams) -> int:
         return EXIT_OK
     if error.errno == errno.ENOENT and not _has_current_folder():
         return _say(HostError("the current folder has been removed; change to another one"))
+    if error.errno == errno.ENOENT and (gone := _missing_folder(error)):
+        words = f"{gone} has been removed while tuner used it; start the command again"
+        return _say(HostError(words))
     if error.errno == errno.ENOENT and "usable temporary directory" in str(error):
         return _say(HostError(f"{error.strerror}; make room in one, or set TMPDIR"))
     if is_hosts(error):
@@ -103,6 +106,13 @@ def _has_current_folder() -> bool:
     except OSError:
         return False
     return True
+
+
+def _missing_folder(error: OSError) -> Path | None:
+    """Return the topmost folder that is missing of the file that an error names."""
+    name = error.filename if isinstance(error.filename, str) else ""
+    missing = [folder for folder in Path(name).parents if not folder.exists()]
+    return missing[-1] if missing else None
 
 
 def _last_resort(error: Exception) -> int:
