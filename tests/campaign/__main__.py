@@ -37,8 +37,11 @@ def main() -> int:
     given = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="tuner-campaign-") as kept, Labs() as labs:
-        outcomes = list(_played(Campaign(Path(kept), labs), given))
-    _table(outcomes)
+        outcomes = list[Outcome]()
+        try:
+            outcomes.extend(_played(Campaign(Path(kept), labs), given))
+        finally:
+            _table(outcomes)
     return int(any(outcome.broken for outcome in outcomes))
 
 

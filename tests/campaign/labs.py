@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -53,7 +54,7 @@ class Labs(contextlib.ExitStack):
                 served = (server.port, DEFAULT_PROXY_PORT)
                 network = Network(name, served=served, elsewhere=True)
                 with within(name):
-                    url = server.create(f"case{os.getpid()}_{next(self._count)}")
+                    url = _created(server, f"case{os.getpid()}_{next(self._count)}")
                 made = replace(at, namespace=name, networks=(network,), storage=url)
                 with _proxy(made) if "proxy" in scenario.offers else nullcontext(made) as there:
                     yield there
@@ -119,9 +120,21 @@ def _names(hosts: Bed) -> str:
     return "".join(f"{host.address} {host.name}{_DOMAIN}\n" for host in hosts.hosts.values())
 
 
+def _created(server: Database, database: str) -> str:
+    """Return a new database; after the kill of a process the server recovers for seconds."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return server.create(database)
+        except subprocess.CalledProcessError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
 @contextmanager
 def _proxy(at: Place) -> Iterator[Place]:
-    """Run ``tuner proxy`` in front of a place's storage, and again whenever it ends."""
+    """Run ``tuner proxy`` in front of a place's storage, and again each time it ends."""
     listen = ("--listen", f"127.0.0.1:{DEFAULT_PROXY_PORT}")
     with (at.folder.parent / "proxy.log").open("ab") as log:
         manager = subprocess.Popen(

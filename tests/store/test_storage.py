@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
@@ -43,6 +44,34 @@ def test_a_restarted_database_is_waited_for_and_said() -> None:
     assert any("does not answer" in text and "retrying in" in text for text in said)
     assert said[-1] == "the storage answers again"
     assert not any(SECRET in text for text in said)
+
+
+def test_a_database_that_starts_is_waited_for_while_it_is_opened() -> None:
+    """PostgreSQL refuses connections for seconds after a crash; any other refusal is final."""
+    refusals = ["the database system is starting up", 'role "tuner" does not exist']
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener, list(refusals)), daemon=True)
+        thread.start()
+        port = listener.getsockname()[1]
+        url = f"postgresql+psycopg://tuner@127.0.0.1:{port}/x?gssencmode=disable&sslmode=disable"
+        with pytest.raises(StoreError, match=refusals[1]):
+            open_storage(url, said.append)
+        thread.join()
+    assert len(said) == 1
+    assert refusals[0] in said[0]
+    assert "retrying for up to 60 s" in said[0]
+
+
+def refuse(listener: socket.socket, reasons: list[str]) -> None:
+    """Refuse connections in PostgreSQL's protocol, each for another reason (ErrorResponse)."""
+    for reason in reasons:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1024)
+            fields = "".join(f"{field}\0" for field in ("SFATAL", "C57P03", f"M{reason}")) + "\0"
+            message = fields.encode()
+            connection.sendall(b"E" + (len(message) + 4).to_bytes(4, "big") + message)
 
 
 def test_workers_that_begin_in_the_same_instant_all_get_the_storage(url: str) -> None:

@@ -38,6 +38,15 @@ DEFAULT_PROXY_PORT = 13_000
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _OPENING_ATTEMPTS = 5
+_STARTING_S = 60.0
+"""Time for a database to start or to recover from a crash, while it is opened."""
+_STARTING = (
+    "the database system is starting up",
+    "the database system is not yet accepting connections",
+    "the database system is in recovery mode",
+    "the database system is shutting down",
+)
+"""PostgreSQL's messages of cannot_connect_now; the driver has no code of a refused connection."""
 _COMPATIBLE: set[str] = set()
 """Versions of tables that Optuna's check has accepted in this process.
 
@@ -73,7 +82,9 @@ def open_storage(url: Storage, say: Say = no_message, *, writing: bool = True) -
     if writing and path is not None and not path.exists():
         _create_file(url, path)
     if path is None or (writing and not _has_content(path)):
-        opened = _database(url, _options(url, writing=writing), writing=writing)
+        opened = _started(
+            functools.partial(_database, url, _options(url, writing=writing), writing=writing), say
+        )
     elif writing:
         check_file(path, writing=True)
         opened = _database(url, {"creator": connector(path, writing=True)}, writing=True)
@@ -192,6 +203,27 @@ def _options(url: str, *, writing: bool) -> dict[str, Any]:
     return options
 
 
+class _StartingError(StoreError):
+    """A database that says that it will answer soon."""
+
+
+def _started(open_: Callable[[], Any], say: Say) -> Any:
+    """Open a database, and wait while it says that it is about to start.
+
+    Raises:
+        StoreError: it cannot be opened, or does not start in time.
+    """
+    deadline = time.monotonic() + _STARTING_S
+    while True:
+        try:
+            return open_()
+        except _StartingError as error:
+            if time.monotonic() > deadline:
+                raise
+            say(f"{error}; retrying for up to {deadline - time.monotonic():.0f} s")
+            time.sleep(_FIRST_WAIT_S)
+
+
 def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
     import optuna
     import sqlalchemy
@@ -243,7 +275,8 @@ def _cannot_open(url: str, error: Exception) -> StoreError:
         words = f"{words} (its encoding must be UTF8: CREATE DATABASE … ENCODING 'UTF8')"
     if isinstance(error, ImportError) and url.startswith("postgresql"):
         words = f"{words} (pip install 'servertune[postgresql]' brings the driver psycopg)"
-    return StoreError(f"the storage {without_secret(url)} cannot be opened: {words}")
+    kind = _StartingError if any(text in words for text in _STARTING) else StoreError
+    return kind(f"the storage {without_secret(url)} cannot be opened: {words}")
 
 
 def _proxy(url: str) -> Any:

@@ -93,7 +93,21 @@ def processes(target: FaultTarget, *, elsewhere: bool = False) -> Iterator[int]:
 
 
 def _victims(target: FaultTarget, kind: str) -> list[int]:
-    return [pid for pid in processes(target, elsewhere=True) if VICTIMS[kind](pid)]
+    found = dict.fromkeys((*processes(target, elsewhere=True), *_descendants(os.getpid())))
+    return [pid for pid in found if VICTIMS[kind](pid)]
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Yield the processes that a process started, and theirs: Ansible runs outside all networks."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            children.setdefault(_parent(int(entry.name)), []).append(int(entry.name))
+    waiting = children.get(pid, [])
+    while waiting:
+        child = waiting.pop()
+        yield child
+        waiting.extend(children.get(child, ()))
 
 
 def stop_s(share: float) -> float:
