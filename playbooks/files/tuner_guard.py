@@ -215,7 +215,7 @@ def namespace():
     return os.readlink("/proc/self/ns/net")
 
 
-def replace(path, content, uid=-1, gid=-1, mode=0o644):
+def replace(path, content, uid=-1, gid=-1, mode=0o644, *, like=None):
     """Write a file in one step: the old content or the new one, never half of it.
 
     Args:
@@ -224,6 +224,7 @@ def replace(path, content, uid=-1, gid=-1, mode=0o644):
         uid: owner; -1: this account.
         gid: group; likewise.
         mode: permissions.
+        like: a file that gives its access list and security label to the new one, or None.
     """
     draft = path + ".tuner-new"
     try:
@@ -234,6 +235,8 @@ def replace(path, content, uid=-1, gid=-1, mode=0o644):
             stream.write(content)
             os.fchown(descriptor, uid, gid)
             os.fchmod(descriptor, mode)
+            if like is not None:
+                copy_attributes(like, descriptor)
             stream.flush()
             os.fsync(stream.fileno())
     except OSError:
@@ -241,6 +244,18 @@ def replace(path, content, uid=-1, gid=-1, mode=0o644):
             os.unlink(draft)
         raise
     os.replace(draft, path)
+
+
+def copy_attributes(source, target):
+    """Give a file another one's extended attributes, with its POSIX ACL and SELinux label.
+
+    After the mode, because a change of the mode changes an ACL (acl(5)).
+    """
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(source):
+            # Some belong to the kernel or to another file system.
+            with contextlib.suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
 
 
 def has_systemd():

@@ -350,11 +350,11 @@ def give_back(kept, path):
 
 
 def put(path, content, old):
-    """The content, with owner and mode as they were; through a link if it is one."""
+    """The content, with owner, mode and attributes as they were; through a link if it is one."""
     path = os.path.realpath(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if old["there"]:
-        replace(path, content, old["uid"], old["gid"], old["mode"])
+        replace(path, content, old["uid"], old["gid"], old["mode"], like=path)
     else:
         replace(path, content)
 

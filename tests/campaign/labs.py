@@ -22,6 +22,7 @@ from tests.campaign.place import Place, namespace, place, within
 from tests.campaign.scenarios import Scenario
 from tests.fleet.bed import Bed, BedHost, bed, until
 from tests.fleet.services import GUARD, NGINX
+from tests.hosts.access import ACL, access_list
 from tests.store.database import Database, database
 from tuner.store.storage import DEFAULT_PROXY_PORT
 from tuner.testing.faults import Network
@@ -96,9 +97,15 @@ class Labs(contextlib.ExitStack):
             made = self.enter_context(bed(groups, services={"web": ("nginx",)}))
             NGINX.serve(made["web"])
             NGINX.awaited(made["web"])
+            _share(made["web"].root / NGINX.main.lstrip("/"))
             _name(made)
             self._bed = made
         return self._bed
+
+
+def _share(path: Path) -> None:
+    """Let another account read a file by its access list, which must outlast every case."""
+    os.setxattr(path, ACL, access_list(reader=65_534))
 
 
 def _name(hosts: Bed) -> None:

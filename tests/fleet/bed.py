@@ -480,7 +480,15 @@ def _described(path: Path) -> str:
         content = hashlib.sha256(path.read_bytes()).hexdigest()
     else:
         content = ""
-    return f"{kind:o} {stat.S_IMODE(state.st_mode):o} {state.st_uid}:{state.st_gid} {content}"
+    described = f"{kind:o} {stat.S_IMODE(state.st_mode):o} {state.st_uid}:{state.st_gid} {content}"
+    return " ".join((described, *_attributes(path)))
+
+
+def _attributes(path: Path) -> Iterator[str]:
+    """Yield the extended attributes of a file, such as its ACL, without those of the overlay."""
+    for name in sorted(os.listxattr(path, follow_symlinks=False)):
+        if not name.startswith("trusted.overlay."):
+            yield f"{name}={os.getxattr(path, name, follow_symlinks=False).hex()}"
 
 
 def _run(*command: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.hosts.access import ACL, access_list
 from tests.hosts.test_kernel_guard import eventually, kill, runs
 from tuner.paths import data_dir
 
@@ -258,6 +259,31 @@ def test_nobody_else_can_read_a_file_before_it_has_its_mode(
     module["replace"](str(old), b"a password", mode=0o640)
     assert seen == [0o640]
     assert old.stat().st_mode & 0o777 == 0o640
+
+
+def test_an_access_list_and_a_label_stay(guard: Guarded) -> None:
+    """With the new text, after it stays for good, and with the old text again."""
+    main = guard.file("main")
+    try:
+        os.setxattr(main, ACL, access_list(reader=65_534))
+        os.setxattr(main, "user.label", b"of the owner")
+    except OSError as error:
+        pytest.skip(f"the file system of {main} has no access lists: {error}")
+    before = attributes(main)
+    assert before[ACL] == access_list(reader=65_534)
+    guard.change({"main": "one"})
+    guard.change({"main": "two"}, continues=True)
+    assert main.read_text() == "two"
+    assert attributes(main) == before
+    guard.call("keep")
+    guard.call("restore")
+    assert main.read_text() == "the main file\n"
+    assert attributes(main) == before
+
+
+def attributes(path: Path) -> dict[str, bytes]:
+    """Return the extended attributes of a file, by name."""
+    return {name: os.getxattr(path, name) for name in os.listxattr(path)}
 
 
 def test_a_service_that_was_stopped_is_stopped_again(guard: Guarded) -> None:
