@@ -20,7 +20,7 @@ from tuner.testing.faults import FAULTS
 
 pytestmark = [
     pytest.mark.integration,
-    # Half a minute each, which is too long for every run.
+    # Half a minute each, which is too long for every run but for one.
     pytest.mark.fleet,
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a network namespace"),
@@ -41,7 +41,15 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Campaign,
 
 
 @pytest.mark.parametrize(
-    "number", range(len(NAMES)), ids=[name.replace(" ", "-") for name in NAMES]
+    "number",
+    [
+        pytest.param(
+            number,
+            id=name.replace(" ", "-"),
+            marks=[pytest.mark.every_run] if name == "server master: SIGKILL" else [],
+        )
+        for number, name in enumerate(NAMES)
+    ],
 )
 def test_a_fault_on_a_real_nginx_breaks_nothing(
     number: int, played: tuple[Campaign, list[Case]]
