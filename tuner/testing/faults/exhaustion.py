@@ -35,7 +35,7 @@ def _no_more_memory(target: FaultTarget) -> None:
 
 def memory_groups() -> Path | None:
     """Return the folder in which control groups with a memory limit can be made, or None."""
-    controllers = _GROUPS / "cgroup.controllers"
+    controllers = _GROUPS / "cgroup.subtree_control"
     if controllers.exists() and "memory" in controllers.read_text(encoding="ascii").split():
         found = _GROUPS
     else:
