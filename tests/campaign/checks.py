@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaign.cases import Case
-from tests.campaign.command import MARK, PATIENCE_S, Ended, identity
+from tests.campaign.command import MARK, Ended, identity
 from tests.campaign.place import Place, pids_in, within
 from tests.campaign.scenarios import Scenario
 from tuner.errors import TunerError
@@ -31,13 +31,10 @@ _DOCUMENTED = frozenset({0, 1, 2, 3})
 
 def broken(case: Case, place: Place, struck: Sequence[Ended], resumed: Ended) -> Iterator[str]:
     """Yield what does not hold after a case."""
-    held_up_s = [*(strike.fault.holds_up_s for strike in case.strikes), 0.0]
-    for name, ended, more_s in zip(
-        (*("struck" for _ in struck), "resumed"), (*struck, resumed), held_up_s, strict=True
-    ):
+    for name, ended in (*(("struck", ended) for ended in struck), ("resumed", resumed)):
         if "Traceback" in ended.err:
             yield f"{name}: a traceback: {_last(ended.err)}"
-        if ended.took_s > PATIENCE_S[case.scenario.lab] + more_s:
+        if ended.took_s > ended.limit_s:
             yield f"{name}: took {ended.took_s:.0f} s"
         yield from ended.complaints
     # Near the command's end there may be nothing to strike any more, and its last crossings differ

@@ -48,6 +48,8 @@ class Ended:
     out: str
     err: str
     took_s: float
+    limit_s: float
+    """Time limit for it, s."""
     crossings: int
     windows: tuple[str, ...]
     """Identities of the windows that the command reported as kept."""
@@ -103,6 +105,7 @@ def run(
     top = place.folder.parent
     notes = top / "notes.jsonl"
     notes.write_text("")
+    limit_s = PATIENCE_S[scenario.lab] + held_up_s
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
@@ -112,7 +115,7 @@ def run(
         finally:
             os._exit(code)
     while not (status := os.waitpid(pid, os.WNOHANG))[0]:
-        if time.monotonic() - began > PATIENCE_S[scenario.lab] + held_up_s:
+        if time.monotonic() - began > limit_s:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
@@ -122,6 +125,7 @@ def run(
         out=(top / "out").read_text(errors="replace"),
         err=(top / "err").read_text(errors="replace"),
         took_s=time.monotonic() - began,
+        limit_s=limit_s,
         crossings=max((line["crossings"] for line in lines if "crossings" in line), default=0),
         windows=tuple(identity for identity, _ in kept),
         complaints=tuple(line["complaint"] for line in lines if "complaint" in line),

@@ -13,7 +13,7 @@ import pytest
 
 from tests.campaign.cases import Case, Choice, Strike, cases, offered
 from tests.campaign.checks import broken
-from tests.campaign.command import Ended
+from tests.campaign.command import PATIENCE_S, Ended
 from tests.campaign.labs import Labs
 from tests.campaign.machine import Campaign, Outcome, rows, target_of
 from tests.campaign.place import Place, place
@@ -41,7 +41,7 @@ NAMES = [
     pytest.param(number, id=f"{number}-{USABLE[number % len(USABLE)].name.replace(' ', '-')}")
     for number in range(COUNT)
 ]
-ENDED = Ended(0, "", "", 1.0, 10, (), (), struck=True, now_s=0.0)
+ENDED = Ended(0, "", "", 1.0, PATIENCE_S["simulated"], 10, (), (), struck=True, now_s=0.0)
 KILL = (Strike(FAULTS["kill"], 3, 0.5),)
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 

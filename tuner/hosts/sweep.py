@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import runpy
@@ -137,7 +138,7 @@ def _alone_with(stray: local.Claim) -> Iterator[bool]:
 def _processes(claim: local.Claim) -> list[tuple[int, int]]:
     """Return id and start time of the processes that a study left."""
     recorded = [each for each in claim.processes if local.start_time(each[0]) == each[1]]
-    family = _on_targets("family")
+    family = on_targets("family")
     pids = dict.fromkeys(pid for first, _ in recorded for pid in family(first))
     pids.update(dict.fromkeys(_in_lab(claim)))
     known = dict(recorded)
@@ -150,7 +151,7 @@ def _in_lab(claim: local.Claim) -> Iterator[int]:
 
     They include servers that were starting when tuner died and are not in the claim yet.
     """
-    belongs_to = _on_targets("belongs_to")
+    belongs_to = on_targets("belongs_to")
     for entry in Path("/proc").iterdir():
         # It has ended, or belongs to another account.
         with contextlib.suppress(OSError):
@@ -161,7 +162,8 @@ def _in_lab(claim: local.Claim) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def _on_targets(name: str) -> Callable[..., Any]:
+@functools.cache
+def on_targets(name: str) -> Callable[..., Any]:
     """Return a function on processes that the playbooks use on targets too."""
     program = data_dir("playbooks") / "module_utils" / "tuner_processes.py"
     return cast("Callable[..., Any]", runpy.run_path(str(program))[name])

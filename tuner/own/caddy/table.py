@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tuner.own import bound as bounds
-from tuner.own.bound import BoundGroup, BoundSpace, UnplaceableError
+from tuner.own.bound import BoundGroup, BoundSpace, OneParameter, UnplaceableError
 from tuner.own.caddy.caddyfile import Setting
 from tuner.own.caddy.following import protocol_of
 from tuner.own.caddy.origin import CaddyOrigin, JsonChange
@@ -80,15 +80,8 @@ class CaddyScope:
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(OneParameter):
     """A variable of Caddy's process."""
-
-    name: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -121,18 +114,12 @@ class IdleTimeout:
 
 
 @dataclass(frozen=True, slots=True)
-class Transport:
+class Transport(OneParameter):
     """One field of a proxy's transport: ``transport http { read_buffer 4KiB }``."""
 
-    name: str
     field: str
     key: str
     """Name of the field in a Caddyfile."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""
@@ -261,16 +248,10 @@ class Encode:
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderLevel:
+class EncoderLevel(OneParameter):
     """The level of one format: ``encode { gzip 5 }``."""
 
-    name: str
     format: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``BoundGroup``."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tuner.own import bound as bounds
-from tuner.own.bound import UnplaceableError
+from tuner.own.bound import OneParameter, UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Remove, Set
 from tuner.own.nginx.locations import effective, innermost, passed
 from tuner.own.nginx.serving import NginxServing, address_of, servers
@@ -104,18 +104,12 @@ def agreed(values: Mapping[Directive | None, str | None]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(OneParameter):
     """A directive with one value: ``sendfile on``. Further arguments stay unchanged."""
 
-    name: str
     level: ContextLevel = "request"
     directive: str = ""
     """Name of the directive; empty: the parameter's."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Implement ``BoundGroup``."""
-        return (self.name,)
 
     @property
     def word(self) -> str:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tuner.hosts.sweep import on_targets
 from tuner.servers.catalog import SERVERS
 from tuner.testing.faults.fault import Fault, FaultTarget, hurry, later, no_heal
 
@@ -93,27 +94,15 @@ def processes(target: FaultTarget, *, elsewhere: bool = False) -> Iterator[int]:
 
 
 def _victims(target: FaultTarget, kind: str) -> list[int]:
-    found = dict.fromkeys((*processes(target, elsewhere=True), *_descendants(os.getpid())))
+    # Ansible runs on this host, outside of the networks of other hosts.
+    _, *started = on_targets("family")(os.getpid())
+    found = dict.fromkeys((*processes(target, elsewhere=True), *started))
     return [pid for pid in found if VICTIMS[kind](pid)]
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    """Yield the processes that a process started, and theirs: Ansible runs outside all networks."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            children.setdefault(_parent(int(entry.name)), []).append(int(entry.name))
-    waiting = children.get(pid, [])
-    while waiting:
-        child = waiting.pop()
-        yield child
-        waiting.extend(children.get(child, ()))
 
 
 def stop_s(share: float) -> float:
     """Return the length of a stop, s, for a share from [0, 1)."""
-    ratio = LONGEST_STOP_S / _SHORTEST_STOP_S
-    return _SHORTEST_STOP_S * math.exp(math.log(ratio) * share**_RARELY)
+    return _SHORTEST_STOP_S * math.pow(LONGEST_STOP_S / _SHORTEST_STOP_S, share**_RARELY)
 
 
 def _signalled(number: signal.Signals) -> Callable[[FaultTarget], None]:
