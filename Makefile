@@ -72,7 +72,8 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 
 # Studies own the machine's cores, so what measures runs one after another, and so does what changes
 # hosts, while the rest only computes (tests/conftest.py). Five, because tests of faults wait a lot.
-PYTEST := $(ALONE) $(BIN)/python -m pytest -n 5 --dist loadfile
+# A test that hangs fails with the stack of each thread; the slowest take two or three minutes.
+PYTEST := $(ALONE) $(BIN)/python -m pytest -n 5 --dist loadfile --timeout 1200
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and not gp and not vm and (not fleet or every_run)
 SYSTEM := nginx nghttpx haproxy apache h2load compose applications shells go chromium postgresql tools hosts
@@ -222,7 +223,7 @@ proof: develop ## Run the long simulations behind the statistics
 
 .PHONY: roam
 roam: develop ## Run the property tests with new examples, a thousand per test
-	$(PYTEST) -m hypothesis --hypothesis-profile roam $(ARGS)
+	$(PYTEST) --timeout 0 -m hypothesis --hypothesis-profile roam $(ARGS)
 
 # The files that draw from tests/seeds.py.
 SEEDED = $(shell grep -rlE 'from tests(\.seeds)? import (seeds|.*simulate|.*rng)' tests --include='test_*.py')

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import socket
-import threading
-import urllib.request
-from collections.abc import Callable, Iterable
+import subprocess
+import sys
+import time
 from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.util import setup_testing_defaults
@@ -15,7 +14,7 @@ from wsgiref.util import setup_testing_defaults
 import optuna
 import pytest
 
-from tuner.app.dashboard_server import COOKIE, Application, address, guarded, serve
+from tuner.app.dashboard_server import COOKIE, Application, address, guarded
 from tuner.app.web_guard import ServiceToken, is_loopback
 
 TOKEN = ServiceToken("0123456789abcdef", given=False)
@@ -119,25 +118,44 @@ def test_loopback_is_what_only_this_machine_reaches() -> None:
     assert not any(map(is_loopback, (ELSEWHERE, "::", "192.0.2.1", "web.example", "")))
 
 
+ANSWERS_NEVER = f"""
+import time
+from tuner.app.dashboard_server import serve
+
+def application(environ, start_response):
+    print("asked", flush=True)
+    time.sleep(600)
+
+serve(application, "{HERE}", PORT, None)
+"""
+
+
 def test_ctrl_c_during_a_request_ends_it() -> None:
-    """The answer that is under way does not swallow the signal; it is still sent."""
+    """The application does not get the signal's exception, which wsgiref would swallow."""
     with socket.create_server((HERE, 0)) as probe:
         port = probe.getsockname()[1]
+    command = [sys.executable, "-c", ANSWERS_NEVER.replace("PORT", str(port))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            client = connected(port)
+            with client:
+                client.sendall(f"GET / HTTP/1.0\r\nHost: {HERE}\r\n\r\n".encode())
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"asked\n"
+                process.send_signal(signal.SIGINT)
+                _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGINT
+    assert said.rstrip().endswith(b"KeyboardInterrupt")
 
-    def interrupted(_: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        signal.raise_signal(signal.SIGINT)
-        start_response("200 OK", [("Content-Length", "0")])
-        return []
 
-    def ask_until_answered() -> None:
-        answered = False
-        while not answered:
-            with contextlib.suppress(ConnectionRefusedError):
-                urllib.request.urlopen(f"http://{HERE}:{port}/").close()
-                answered = True
-
-    client = threading.Thread(target=ask_until_answered)
-    client.start()
-    with pytest.raises(KeyboardInterrupt):
-        serve(interrupted, HERE, port, None)
-    client.join()
+def connected(port: int) -> socket.socket:
+    """Connect to a server that is about to listen."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_connection((HERE, port), timeout=60)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
