@@ -161,6 +161,13 @@ def test_the_dashboard_is_an_extra(finished: Tuner, monkeypatch: pytest.MonkeyPa
     assert finished("dashboard", "mine", "--port", "9000").code == 0
     assert opened == [(sqlite_url(STUDY), "127.0.0.1", 9000, None)]
 
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dashboard_server, "serve", interrupted)
+    done = finished("dashboard", "mine")
+    assert (done.code, done.err.splitlines()[-1]) == (0, "the dashboard has stopped")
+
 
 def test_a_dashboard_for_other_machines_has_a_token(
     finished: Tuner, monkeypatch: pytest.MonkeyPatch

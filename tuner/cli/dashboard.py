@@ -8,7 +8,7 @@ from tuner.app import dashboard_server, results
 from tuner.app.session import open_store
 from tuner.app.web_guard import token_for
 from tuner.cli import complete, options
-from tuner.errors import DefinitionError, HostError
+from tuner.errors import DefinitionError, HostError, Interrupted
 from tuner.paths import STUDIES
 from tuner.report.optunas import in_memory
 from tuner.stats.words import counted
@@ -71,3 +71,6 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
             f"the dashboard cannot listen on {host}:{port}: {error.strerror or error}; use another"
             " --port or --host"
         ) from error
+    except (KeyboardInterrupt, Interrupted):
+        # As for `tuner proxy`, this is the normal end.
+        click.echo("the dashboard has stopped", err=True)
