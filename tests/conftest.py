@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import signal
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,9 @@ ONLY_DEPLOY = (
 )
 """Files of those rooms that start servers and measure nothing."""
 
+HALVED = "campaign/test_campaign.py"
+"""A file with a tenth of all the work, of which its tests share little: two workers have it."""
+
 
 def scope_of(file: str) -> str:
     """Return the scope of a test file: a kind of tests that run one by one, or the file itself."""
@@ -86,7 +90,9 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist is published w
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return scope_of(nodeid.partition("::")[0])
+        file, _, test = nodeid.partition("::")
+        half = f" {zlib.crc32(test.encode()) % 2}" if file.endswith(HALVED) else ""
+        return scope_of(file) + half
 
 
 LOCKED = {"measures": TESTS / "integration", "changes": FLEET}

@@ -288,7 +288,7 @@ def test_one_module_calls_what_optuna_keeps_for_storages() -> None:
     internal = {
         *("create_new_study", "get_study_id_from_name", "get_study_user_attrs"),
         *("set_study_user_attr", "create_new_trial", "get_trial_id_from_study_id_trial_number"),
-        *("set_trial_user_attr", "set_trial_state_values", "get_all_trials"),
+        *("set_trial_user_attr", "set_trial_state_values", "get_all_trials", "delete_study"),
     }
     callers = {
         name

@@ -8,13 +8,14 @@ import types
 from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
 
 from tests.cli.conftest import Tuner
 from tuner.app import dashboard_server, signing
 from tuner.judge.results import evaluate
 from tuner.stats.margin import Margin
-from tuner.store.store import Store, open_all, sqlite_url
+from tuner.store.store import Store, list_names, open_all, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
 pytestmark = pytest.mark.usefixtures("host")
@@ -314,8 +315,15 @@ def test_a_run_with_common_blocks_resumes_without_what_it_gave_up(
     assert contest["blocks"] > 0
     assert [arm["arm"] for arm in contest["arms"]] == ["nginx-stock", "nginx-published"]
     before = windows_in("whole")
-    assert tuner("run", "https-proxy-500", "--resume", "--name", "whole").code == 0
+    resumed = ("run", "https-proxy-500", "--resume", "--name", "whole")
+    assert tuner(*resumed).code == 0
     assert windows_in("whole") == before
+    # Nor does it begin a record of the search again that somebody has removed.
+    url = sqlite_url(Path("studies/whole"))
+    for name in ("whole.tuned-nginx", "whole.tuned-nginx/blocks"):
+        optuna.delete_study(study_name=name, storage=url)
+    assert tuner(*resumed).code == 0
+    assert list_names(url) == ["whole.20B"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tuner.cli import run, worker
 from tuner.definition import study
 from tuner.errors import DefinitionError
 from tuner.record.model import Record
+from tuner.store.storage import no_message
 from tuner.store.store import Store, list_names, sqlite_url
 from tuner.testing.lab import Faults, SimulatedHost
 
@@ -85,7 +86,7 @@ def test_a_worker_takes_the_seed_of_the_study_that_it_joins(tuner: Tuner) -> Non
     assert tuner("compare", "stock", "hand", "--study", str(file), "--name", "mine").code == 0
     (seed,) = seeds("mine")
     url = sqlite_url(Path("studies/mine"))
-    assert worker._definition("mine", url, str(file), {}).seed == seed
+    assert worker._definition("mine", url, str(file), {}, no_message).seed == seed
     file.write_text("time: 10s\nrate: 600\nseed: 6\n")
     with pytest.raises(DefinitionError, match=f"seed {seed}, not 6"):
-        worker._definition("mine", url, str(file), {})
+        worker._definition("mine", url, str(file), {}, no_message)

@@ -33,8 +33,9 @@ from tuner.search.propose import propose
 from tuner.search.trials import MeasuredTrial
 from tuner.space.configuration import Configuration
 from tuner.stats.verdict import VerdictKind
-from tuner.store.storage import Storage
-from tuner.store.store import Store
+from tuner.store import unbegun
+from tuner.store.storage import Storage, open_storage
+from tuner.store.store import Store, list_names
 from tuner.testing.lab import Effect
 
 PLAN = BlockPlan(rounds=2, window_s=3.0, first_warmup_s=0.1, warmup_s=0.1)
@@ -157,6 +158,39 @@ def test_a_worker_waits_for_a_record_that_another_one_creates(tmp_path: Path) ->
     first.join()
     assert record is not None
     assert record.name == NAME
+
+
+def test_a_start_that_was_interrupted_is_removed_after_a_while(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker says that it waits, and may then begin the study under its name."""
+    monkeypatch.setattr(unbegun, "_PATIENCE_S", 0.0)
+    made = simulated(1)
+    header = made.host.header(NAME, made.baseline, made.objective)
+
+    def dies(_: Store) -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        Store.create(storage, header, begin=dies)
+    said: list[str] = []
+    unbegun.wait_for_start(storage, NAME, said.append)
+    assert len(said) == 1
+    assert f"the start of '{NAME}' is incomplete; waiting" in said[0]
+    assert Store.create(storage, header).record().name == NAME
+
+
+def test_a_start_that_another_worker_took_for_interrupted_ends(storage: Storage) -> None:
+    """A worker that was suspended for minutes does not write into the other one's study."""
+    made = simulated(1)
+    header = made.host.header(NAME, made.baseline, made.objective)
+
+    def suspended(_: Store) -> None:
+        unbegun.remove_unbegun(open_storage(storage), NAME)
+
+    with pytest.raises(StoreError, match=r"has been removed from .* start the command again"):
+        Store.create(storage, header, begin=suspended)
+    assert list_names(storage, writing=True) == []
 
 
 def test_several_hosts_stand_in_the_report_and_its_json(tmp_path: Path) -> None:

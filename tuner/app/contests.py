@@ -52,7 +52,7 @@ from tuner.record.contenders import (
 from tuner.record.model import ConfigurationRecord, Record
 from tuner.search.schedule import winner
 from tuner.space.configuration import Configuration
-from tuner.store.store import Store
+from tuner.store.store import Store, list_names, sqlite_url
 from tuner.workload.workload import Workload
 
 TOO_SHORT_S = 10.0
@@ -153,6 +153,10 @@ class RunFolder:
         """Return whether common blocks have begun, which fixes their arms."""
         return bool(results.read_run(self.folder))
 
+    def has_study(self, name: str) -> bool:
+        """Return whether one of its studies has a record, if any has."""
+        return name in list_names(sqlite_url(self.folder))
+
 
 def look(
     server: str,
@@ -205,10 +209,13 @@ def tune(
     if not found.space.searched(found.definition.allow):
         return None
     progress, server = place.progress, found.definition.server
+    is_late = place.has_contest()
+    if is_late and not place.has_study(found.definition.name):
+        return None
     store = place.begin(found)
     if store.record().ended_unix_s is not None:
         return _found_before(found, store.record(), rules)
-    if place.has_contest():
+    if is_late:
         return None
     progress.note(f"{server}: searching for its best configuration")
     with open_bench(found, place.folder, progress, store) as (bench, spec):

@@ -25,13 +25,14 @@ from tuner.cli.groups import GroupedCommand
 from tuner.definition.sampler_names import named_code
 from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study
 from tuner.definition.study_keys import CPU_KEYS
-from tuner.errors import DefinitionError, NameTakenError, StoreError, UnbegunError
+from tuner.errors import DefinitionError, NameTakenError, StoreError
 from tuner.judge.results import evaluate
 from tuner.paths import STUDIES
 from tuner.phases.study import run_study
 from tuner.record.model import Record, StudyHost
-from tuner.store.storage import refuse_unshared, scrubbed, without_secret
+from tuner.store.storage import Say, no_message, refuse_unshared, scrubbed, without_secret
 from tuner.store.store import Store, list_names
+from tuner.store.unbegun import wait_for_start
 
 _EPILOG = """
 \b
@@ -45,7 +46,6 @@ Examples; run the same command on every host:
 Report the common result:
   tuner report proxy --storage postgresql+psycopg://tuner@db/tuner
 """
-_BEGINNING_S = 30
 _OWN = ("name", "storage", "inventory", "server_binary", *CPU_KEYS)
 """Keys of a definition that belong to one worker."""
 
@@ -83,7 +83,7 @@ def command(
     assert storage is not None  # noqa: S101 - refused above
     progress = caller.progress
     wanted = overrides(given)
-    definition = _definition(name, storage, study_file, wanted)
+    definition = _definition(name, storage, study_file, wanted, progress.note)
     this_host = as_host or (socket.gethostname() if definition.inventory is None else "")
     turn = take_turn(STUDIES / name / this_host, definition.inventory, caller)
     found = preflight(definition, turn=turn, searching=Searching(named_code(given)))
@@ -108,7 +108,7 @@ def command(
 
 
 def _definition(
-    name: str, storage: str, study_file: str | None, wanted: Mapping[str, object]
+    name: str, storage: str, study_file: str | None, wanted: Mapping[str, object], say: Say
 ) -> StudyDefinition:
     """Return the definition of the existing study, or of a new one.
 
@@ -129,7 +129,7 @@ def _definition(
             path="--study",
         )
     given = replace(given, storage=storage)
-    record = existing(storage, name)
+    record = existing(storage, name, say)
     if record is None:
         return given
     own = {key: value for key, value in given.as_dict().items() if key in _OWN}
@@ -150,25 +150,16 @@ def _definition(
     return definition
 
 
-def existing(storage: str, name: str) -> Record | None:
-    """Return the study's record, or None; wait for a record that another worker is creating.
+def existing(storage: str, name: str, say: Say = no_message) -> Record | None:
+    """Return the study's record, or None; wait for a record that another worker is starting.
 
     Raises:
-        UnbegunError: its start stays incomplete.
         StoreError: it cannot be read.
     """
+    wait_for_start(storage, name, say)
     if name not in list_names(storage, writing=True):
         return None
-    deadline = time.monotonic() + _BEGINNING_S
-    while True:
-        try:
-            record = Store.open(storage, name, writing=False).record()
-        except UnbegunError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(1)
-        else:
-            return record
+    return Store.open(storage, name, writing=False).record()
 
 
 def _begin_or_join(found: Preflight, folder: Path, host: str, caller: Caller) -> Store:
@@ -182,7 +173,7 @@ def _begin_or_join(found: Preflight, folder: Path, host: str, caller: Caller) ->
             )
         except NameTakenError:
             progress.note(f"another worker has just begun {name!r}; joining it")
-    record = existing(storage, name)
+    record = existing(storage, name, progress.note)
     if record is None:
         raise StoreError(f"{name!r} in {without_secret(storage)} has just been removed")
     _check_alike(found, record, host)

@@ -39,7 +39,7 @@ class StudyTrials:
 
         self._storage = storage
         try:
-            self._study = storage.get_study_id_from_name(name)
+            self._study: int = storage.get_study_id_from_name(name)
         except KeyError:
             if not begin:
                 raise
@@ -47,6 +47,16 @@ class StudyTrials:
             with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
                 storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
             self._study = storage.get_study_id_from_name(name)
+
+    @property
+    def id(self) -> int:
+        """Id of the study; one that is begun later under its name has another id."""
+        return self._study
+
+    def remove(self) -> None:
+        """Remove the study, unless it is removed already."""
+        with contextlib.suppress(KeyError):
+            self._storage.delete_study(self._study)
 
     @property
     def attrs(self) -> dict[str, Any]:

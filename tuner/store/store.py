@@ -58,6 +58,7 @@ from tuner.store.storage import (
     without_secret,
     writes,
 )
+from tuner.store.unbegun import VERSION, remove_unbegun
 
 if TYPE_CHECKING:
     import optuna
@@ -183,14 +184,14 @@ class Store:
 
         Raises:
             NameTakenError: the storage has a study of this name.
-            StoreError: the storage cannot be opened.
+            StoreError: the storage cannot be opened, or somebody removed the record meanwhile.
         """
         optuna = _optuna()
         storage = open_storage(url, say)
         goals = goals_of(header.definition)
         if is_sqlite(url):
             # Only the study's own folder has such a file, and this command holds its lock.
-            _remove_unbegun(storage, header.name)
+            remove_unbegun(storage, header.name)
         try:
             search = optuna.create_study(
                 storage=storage,
@@ -209,15 +210,23 @@ class Store:
                 f"a study called {header.name!r} is already in {without_secret(url)}; resume"
                 " it with --resume, or choose another --name"
             ) from error
-        name_losses(search, goals)
-        _name_values(blocks, ["share of the block's time in measuring windows"])
-        search.set_user_attr("header", msgspec.to_builtins(header))
         made = cls(storage, search, blocks, clock)
-        if first:
-            made.join(first)
-        begin(made)
-        # Last, because it marks a complete start of the record.
-        search.set_user_attr("schema_version", SCHEMA_VERSION)
+        try:
+            name_losses(search, goals)
+            _name_values(blocks, ["share of the block's time in measuring windows"])
+            search.set_user_attr("header", msgspec.to_builtins(header))
+            if first:
+                made.join(first)
+            begin(made)
+            # Last, because it marks a complete start of the record.
+            search.set_user_attr(VERSION, SCHEMA_VERSION)
+        except KeyError as error:
+            if header.name in optuna.get_all_study_names(storage):
+                raise
+            raise StoreError(
+                f"{header.name!r} has been removed from {without_secret(url)} while it was being"
+                " started; start the command again"
+            ) from error
         return made
 
     @classmethod
@@ -251,11 +260,11 @@ class Store:
                 search = optuna.load_study(storage=storage, study_name=name, sampler=_no_sampler())
             except KeyError as error:
                 raise StoreError(f"no study called {where}; see 'tuner studies'") from error
-            found = search.user_attrs.get("schema_version")
+            found = search.user_attrs.get(VERSION)
             if found is None:
                 raise UnbegunError(
-                    f"{where} was interrupted before its start, so there is nothing to resume; "
-                    + ("begin it again" if is_sqlite(url) else "choose another --name")
+                    f"{where} was interrupted before its start, so there is nothing to resume;"
+                    " begin it again"
                 )
             blocks = optuna.load_study(
                 storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
@@ -595,19 +604,6 @@ def _optuna() -> Any:
     # Its warnings about unreadable rows contain the rows.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
-
-
-def _remove_unbegun(storage: Any, name: str) -> None:
-    """Remove a record with nothing in it: its command ended before the start was complete."""
-    optuna = _optuna()
-    with contextlib.suppress(KeyError):
-        attrs = optuna.load_study(
-            storage=storage, study_name=name, sampler=_no_sampler()
-        ).user_attrs
-        if "schema_version" not in attrs:
-            for each in (name, f"{name}/blocks"):
-                with contextlib.suppress(KeyError):
-                    optuna.delete_study(storage=storage, study_name=each)
 
 
 def _no_sampler() -> Any:
