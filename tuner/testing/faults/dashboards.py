@@ -18,6 +18,8 @@ from tuner.testing.faults.processes import LONGEST_STOP_S, ROW, stop_s
 _PATIENCE_S = 60.0
 _FIRST = "/api/studies/1"
 """Path of the first study, for which the dashboard reads all trials."""
+# A command that is about to end ignores SIGTERM, and would pass that on.
+_OPEN = ("env", "--default-signal=TERM", sys.executable, "-m", "tuner", "dashboard")
 _CLIENT = """
 import sys, urllib.request
 while True:
@@ -47,9 +49,8 @@ def _open(target: FaultTarget) -> tuple[int, str]:
     """Open the dashboard; return its process and the URL of the study."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    line = (sys.executable, "-m", "tuner", "dashboard", target.study.name, "--port", str(port))
     process = subprocess.Popen(
-        line,
+        (*_OPEN, target.study.name, "--port", str(port)),
         cwd=target.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
