@@ -28,7 +28,7 @@ import sqlalchemy
 from tests.cli.conftest import Tuner
 from tuner.app.writing import cannot_write, writing
 from tuner.cli import unforeseen
-from tuner.errors import EXIT_BUG, HostError, InstrumentError
+from tuner.errors import EXIT_BUG, HostError, InstrumentError, StoreError
 from tuner.generators import native
 from tuner.generators.place import LocalGeneratorHost
 from tuner.hosts import local
@@ -81,18 +81,48 @@ def test_a_bug_is_one_line_and_a_file_with_the_details(
         assert secret not in text + done.err
 
 
-def test_too_little_memory_is_the_hosts(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "out of memory"),
+        (RuntimeError("can't start new thread"), "no thread can be started"),
+    ],
+)
+def test_too_little_memory_is_the_hosts(
+    error: Exception, words: str, tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exit code 3, the way out, and how to resume; no bug of tuner."""
 
     def exhausted(*_: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr(nginx, "detect", exhausted)
     done = tuner("optimize")
     assert done.code == 3
     said = " ".join(done.err.split())
-    assert said.startswith("tuner: out of memory; end other programs")
+    assert said.startswith(f"tuner: {words}; end other programs")
     assert said.endswith("resume with --resume")
+
+
+def test_a_library_without_memory_for_a_thread_prints_no_traceback(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as gRPC, which drops the exception; its own error follows."""
+
+    class Dropping:
+        def __del__(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    def without_a_thread(*_: object) -> None:
+        Dropping()
+        raise StoreError("no proxy answers")
+
+    monkeypatch.setattr(nginx, "detect", without_a_thread)
+    done = tuner("optimize")
+    assert done.code == 3
+    first, _, last = done.err.rpartition("tuner: ")
+    assert " ".join(first.split()).startswith("tuner: no thread can be started; end other programs")
+    assert last == "no proxy answers\n"
 
 
 def test_a_folder_that_is_removed_meanwhile_is_named(

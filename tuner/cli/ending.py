@@ -28,6 +28,8 @@ _FINALIZER_S = 0.01
 """Time after which a finalizer has probably ended."""
 _UNMAPPED = "failed to map segment from shared object"
 """Words of the C library for a library without room in memory, or in a file system with noexec."""
+_NO_THREAD = "can't start new thread"
+"""CPython's words for a thread without room in memory, or beyond the limit of processes."""
 _STOPPED_IMPORTS: list[str] = []
 """Words for the signals that came during an import.
 
@@ -75,10 +77,6 @@ def _called(streams: Streams) -> int:
         code = _say(error)
     except OSError as error:
         code = _os_error(error, streams)
-    except MemoryError:
-        code = _say_resumable(
-            HostError, "out of memory; end other programs, or raise the limit (ulimit -v)"
-        )
     except Exception as error:  # noqa: BLE001 - the last handler
         code = _last_resort(error)
     return code if isinstance(code, int) else EXIT_OK
@@ -122,6 +120,8 @@ def _last_resort(error: Exception) -> int:
     if _is_out_of_files():
         # A library may turn the error into one of its own, as Alembic does into an assertion.
         return _say_resumable(HostError, "too many open files; raise the limit (ulimit -n)")
+    if words := _shortage(error):
+        return _say_resumable(HostError, words)
     if isinstance(error, ImportError) and _UNMAPPED in str(error):
         return _say_resumable(
             HostError,
@@ -135,6 +135,16 @@ def _last_resort(error: Exception) -> int:
             text = f"the record cannot be read or written: {words}; look at its disk (dmesg)"
             return _say_resumable(StoreError, text)
     return _unforeseen(error)
+
+
+def _shortage(error: BaseException | None) -> str:
+    """Return words for an error from a lack of memory or threads, empty for another error."""
+    if isinstance(error, MemoryError):
+        return "out of memory; end other programs, or raise the limit (ulimit -v)"
+    if _NO_THREAD in str(error):
+        limits = "the limits of memory and processes (ulimit -v, ulimit -u)"
+        return f"no thread can be started; end other programs, or raise {limits}"
+    return ""
 
 
 def _is_out_of_files() -> bool:
@@ -199,7 +209,8 @@ class _Finalizers:
     """A hook for exceptions of finalizers that lets signals end the command nevertheless.
 
     Python prints exceptions of finalizers with a traceback and drops them, so the command would go
-    on (https://docs.python.org/3/library/sys.html#sys.unraisablehook).
+    on (https://docs.python.org/3/library/sys.html#sys.unraisablehook). So it does with exceptions
+    of libraries in C, such as of gRPC where no thread can be started: a line is enough there.
     """
 
     def __enter__(self) -> None:
@@ -211,6 +222,8 @@ class _Finalizers:
     def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
         if isinstance(unraisable.exc_value, KeyboardInterrupt | Interrupted):
             _raise_later(str(unraisable.exc_value))
+        elif words := _shortage(unraisable.exc_value):
+            _print(f"tuner: {words}")
         else:
             self._others(unraisable)
 
