@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tuner.hosts.sweep import on_targets
 from tuner.servers.catalog import SERVERS
-from tuner.testing.faults.fault import Fault, FaultTarget, hurry, later, no_heal
+from tuner.testing.faults.fault import Fault, FaultTarget, hurry, later
 
 ROW = "processes"
 KILLED = frozenset({-signal.SIGKILL})
@@ -136,7 +136,9 @@ def _struck(kind: str, number: str) -> Fault:
         f"{kind}: SIG{number}",
         ROW,
         strike,
-        hurry if number == "STOP" else no_heal,
+        # A signal that came later would strike the resumption, or a service that a supervisor has
+        # looked after already.
+        hurry,
         needs=frozenset({_PLACES.get(kind, "servers")}),
         ready=lambda target: bool(_victims(target, kind)),
         by_the_clock=True,
