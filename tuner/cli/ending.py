@@ -115,13 +115,14 @@ def _missing_folder(error: OSError) -> Path | None:
 
 def _last_resort(error: Exception) -> int:
     """Report an exception that no code expects, and return the exit code."""
+    # First, because the other questions need memory.
+    if words := _shortage(error):
+        return _say_resumable(HostError, words)
     if _STOPPED_IMPORTS:
         return _stopped(_STOPPED_IMPORTS[-1])
     if _is_out_of_files():
         # A library may turn the error into one of its own, as Alembic does into an assertion.
         return _say_resumable(HostError, "too many open files; raise the limit (ulimit -n)")
-    if words := _shortage(error):
-        return _say_resumable(HostError, words)
     if isinstance(error, ImportError) and _UNMAPPED in str(error):
         return _say_resumable(
             HostError,
