@@ -111,6 +111,7 @@ def test_elsewhere_there_are_plain_lines(capfd: pytest.CaptureFixture[str]) -> N
     lines = capfd.readouterr().err.splitlines()
     said = [re.sub(r"^ *[0-9]+:[0-9]{2}  ", "", line) for line in lines]
     assert said == ["search, about 1 min", "  block 1"]
+    assert before.issuperset(threading.enumerate())
 
 
 def test_the_time_left_follows_the_pace() -> None:

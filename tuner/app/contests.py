@@ -52,7 +52,7 @@ from tuner.record.contenders import (
 from tuner.record.model import ConfigurationRecord, Record
 from tuner.search.schedule import winner
 from tuner.space.configuration import Configuration
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.store import Store
 from tuner.workload.workload import Workload
 
 TOO_SHORT_S = 10.0
@@ -154,8 +154,8 @@ class RunFolder:
         return bool(results.read_run(self.folder))
 
     def has_study(self, name: str) -> bool:
-        """Return whether one of its studies has a record, if any has."""
-        return name in list_names(sqlite_url(self.folder))
+        """Return whether it has the record of a study."""
+        return name in results.names_in(self.folder)
 
 
 def look(
@@ -209,13 +209,13 @@ def tune(
     if not found.space.searched(found.definition.allow):
         return None
     progress, server = place.progress, found.definition.server
-    is_late = place.has_contest()
-    if is_late and not place.has_study(found.definition.name):
+    has_begun = place.has_study(found.definition.name)
+    if not has_begun and place.has_contest():
         return None
     store = place.begin(found)
     if store.record().ended_unix_s is not None:
         return _found_before(found, store.record(), rules)
-    if is_late:
+    if has_begun and place.has_contest():
         return None
     progress.note(f"{server}: searching for its best configuration")
     with open_bench(found, place.folder, progress, store) as (bench, spec):

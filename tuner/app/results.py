@@ -219,9 +219,14 @@ def read_run(folder: Path) -> list[Record]:
     return sorted(found, key=lambda record: record.started_unix_s)
 
 
+def names_in(folder: Path) -> list[str]:
+    """Return the names of the studies in a folder; empty without a record."""
+    return list_names(sqlite_url(folder)) if _has_record(folder) else []
+
+
 def is_run(folder: Path, name: str) -> bool:
     """Return whether a folder has a run of contests, and no study of its own name."""
-    names = list_names(sqlite_url(folder)) if _has_record(folder) else []
+    names = names_in(folder)
     return name not in names and any(other.startswith(f"{name}.") for other in names)
 
 

@@ -20,13 +20,17 @@ _LOOK_S = 0.5
 
 
 def unbegun(storage: Any, name: str) -> list[StudyTrials]:
-    """Return Optuna's studies of an incomplete record; empty without one."""
+    """Return Optuna's studies of an incomplete record; empty without one.
+
+    That of the blocks is the first: a removal in this order, if it ends between them, leaves an
+    incomplete record again.
+    """
     found: list[StudyTrials] = []
     with contextlib.suppress(KeyError):
         search = StudyTrials(storage, name)
         if VERSION not in search.attrs:
-            found.append(search)
-            found.append(StudyTrials(storage, f"{name}/blocks"))
+            found = [search]
+            found.insert(0, StudyTrials(storage, f"{name}/blocks"))
     return found
 
 
@@ -51,8 +55,8 @@ def wait_for_start(url: Storage, name: str, say: Say = no_message) -> None:
     seen: list[int] = []
     deadline = 0.0
     while found := unbegun(storage, name):
-        if [study.id for study in found] != seen:
-            seen = [study.id for study in found]
+        if (now := [study.id for study in found]) != seen:
+            seen = now
             deadline = time.monotonic() + _PATIENCE_S
             say(
                 f"the start of {name!r} is incomplete; waiting for up to {_PATIENCE_S:.0f} s for"
