@@ -215,7 +215,8 @@ growth: setup ## Run a simulated study of 24 hours (ARGS="--trials 10000"; ARGS=
 
 .PHONY: campaign
 campaign: develop ## Strike commands with faults on a simulated lab (ARGS="--faults 1000 --seed 1")
-	$(BIN)/python -m tests.campaign $(ARGS)
+	@# As in the commands (tuner/cli/__init__.py); NumPy reads it once.
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.campaign $(ARGS)
 
 .PHONY: proof
 proof: develop ## Run the long simulations behind the statistics

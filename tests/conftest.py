@@ -83,8 +83,8 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist is published w
     """The schedule of a parallel run (``make test``): whole files, and two kinds one by one.
 
     Tests that measure run one after another, because studies own the machine's cores, and so do
-    tests that change this host or hosts in namespaces. Each other file runs as a whole, since its
-    tests share fixtures.
+    tests that change this host or hosts in namespaces. Each other file but ``HALVED`` runs as a
+    whole, since its tests share fixtures.
     xdist's own ``loadgroup`` loses its groups under pytest 9.2: xdist 3.8 writes them into
     ``Item._nodeid``, which pytest no longer reads.
     """

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.util import setup_testing_defaults
@@ -14,6 +13,7 @@ from wsgiref.util import setup_testing_defaults
 import optuna
 import pytest
 
+from tests.fleet.bed import listens, until
 from tuner.app.dashboard_server import COOKIE, Application, address, guarded
 from tuner.app.web_guard import ServiceToken, is_loopback
 
@@ -118,15 +118,15 @@ def test_loopback_is_what_only_this_machine_reaches() -> None:
     assert not any(map(is_loopback, (ELSEWHERE, "::", "192.0.2.1", "web.example", "")))
 
 
-ANSWERS_NEVER = f"""
-import time
+ANSWERS_NEVER = """
+import sys, time
 from tuner.app.dashboard_server import serve
 
 def application(environ, start_response):
     print("asked", flush=True)
     time.sleep(600)
 
-serve(application, "{HERE}", PORT, None)
+serve(application, sys.argv[1], int(sys.argv[2]), None)
 """
 
 
@@ -134,11 +134,11 @@ def test_ctrl_c_during_a_request_ends_it() -> None:
     """The application does not get the signal's exception, which wsgiref would swallow."""
     with socket.create_server((HERE, 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-c", ANSWERS_NEVER.replace("PORT", str(port))]
+    command = [sys.executable, "-c", ANSWERS_NEVER, HERE, str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            client = connected(port)
-            with client:
+            until("the dashboard", lambda: listens(port), 60)
+            with socket.create_connection((HERE, port), timeout=60) as client:
                 client.sendall(f"GET / HTTP/1.0\r\nHost: {HERE}\r\n\r\n".encode())
                 assert process.stdout is not None
                 assert process.stdout.readline() == b"asked\n"
@@ -148,14 +148,3 @@ def test_ctrl_c_during_a_request_ends_it() -> None:
             process.kill()
     assert process.returncode == -signal.SIGINT
     assert said.rstrip().endswith(b"KeyboardInterrupt")
-
-
-def connected(port: int) -> socket.socket:
-    """Connect to a server that is about to listen."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return socket.create_connection((HERE, port), timeout=60)
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)

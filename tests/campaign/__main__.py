@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -35,7 +34,6 @@ def main() -> int:
     parser.add_argument("--lab", choices=LABS, action="append", help="commands on these labs")
     parser.add_argument("--command", action="append", help="these scenarios")
     given = parser.parse_args()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="tuner-campaign-") as kept, Labs() as labs:
         outcomes = list[Outcome]()
         try:

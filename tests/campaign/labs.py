@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ import yaml
 
 from tests.campaign.place import Place, namespace, place, within
 from tests.campaign.scenarios import Scenario
-from tests.fleet.bed import Bed, BedHost, bed, until
+from tests.fleet.bed import Bed, BedHost, bed, listens, until
 from tests.fleet.services import GUARD, NGINX
 from tests.hosts.access import ACL, access_list
 from tests.store.database import Database, database
@@ -157,16 +156,11 @@ def _proxy(at: Place) -> Iterator[Place]:
         )
     try:
         with within(at.namespace):
-            until("the proxy", _listens, _PATIENCE_S)
+            until("the proxy", lambda: listens(DEFAULT_PROXY_PORT), _PATIENCE_S)
         yield replace(at, gateway=f"grpc://127.0.0.1:{DEFAULT_PROXY_PORT}")
     finally:
         os.killpg(manager.pid, signal.SIGKILL)
         manager.wait()
-
-
-def _listens() -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", DEFAULT_PROXY_PORT)) == 0
 
 
 def _state(hosts: Bed) -> dict[str, object]:

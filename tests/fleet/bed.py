@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -497,6 +498,12 @@ def _run(*command: str) -> None:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"}
+
+
+def listens(port: int) -> bool:
+    """Return whether a program listens on a port of the loopback address."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def until(what: str, holds: Callable[[], bool], patience_s: float) -> None:
