@@ -142,3 +142,22 @@ def test_of_very_many_trials_the_best_and_the_latest_are_modelled() -> None:
     assert values[:3] == [0.0, 0.001, 0.002]
     assert values[-1] == 0.999
     assert len(set(values)) == len(values) == 201
+
+
+def test_of_very_many_points_both_ends_of_the_front_are_modelled() -> None:
+    """A point that is the best in one objective and bad in the other stays in sight."""
+    base = SMALL.baseline("stock")
+    first = [MeasuredTrial(base, (-1.0, 3.0)), MeasuredTrial(base, (3.0, -1.0))]
+    rest = [MeasuredTrial(base, (place / 1000, place / 1000)) for place in range(1000)]
+    kept = _modelled([MeasuredTrial(base, (0.0, 0.0)), *first, *rest])
+    assert all(point in kept for point in first)
+    assert len(kept) == 201
+
+
+def test_only_infeasible_trials_are_a_history_too() -> None:
+    """A search in which nothing ran yet proposes all the same."""
+    base = SMALL.baseline("stock")
+    known = [MeasuredTrial(c, None) for c in propose(SMALL, (), base, [], count=9, seed=1)]
+    seen = [MeasuredTrial(base, (0.0,)), *known]
+    assert _modelled(seen) == seen
+    assert propose(SMALL, (), base, seen, count=4, seed=2)

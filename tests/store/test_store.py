@@ -15,11 +15,20 @@ import sqlalchemy
 from tests.measurement.windows import raw_window, window
 from tests.phases.rig import HAND, SPACE, STOCK
 from tuner.errors import StoreError
+from tuner.goals.goals import goals_of
 from tuner.judge import scoring
+from tuner.judge.ranking import pooled_all
 from tuner.measurement.gates import Gates
 from tuner.measurement.measuring import measure
 from tuner.measurement.stalls import CYCLES
-from tuner.record.model import SCHEMA_VERSION, BlockInstance, Calibration, Protocol, TrialOrigin
+from tuner.record.model import (
+    SCHEMA_VERSION,
+    BlockInstance,
+    Calibration,
+    Phase,
+    Protocol,
+    TrialOrigin,
+)
 from tuner.search.dimensions import dimensions_of
 from tuner.stats.paired import FloatArray
 from tuner.stats.polish import arm_levels
@@ -259,6 +268,35 @@ class TestStore:
             store.record()
             assert len(store.record().trials[0].losses) == index + 1
         assert len(worked_out) == blocks
+
+    def test_a_host_that_measures_keeps_the_figures_of_a_search_and_not_its_windows(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """Blocks from before it was resumed likewise; a report and other readers have all."""
+        number = new_trial(store)
+
+        def measured(by: Store, phase: Phase, index: int) -> None:
+            planned_ones = planned("baseline", "c1", trial=number)
+            block = by.open_block(phase, index, 7, planned_ones)
+            for one in (window("baseline", 0, 100), window("c1", 0, 50 + index)):
+                by.add_window(block, one)
+            by.close_block(block, "complete", "", planned_ones, 0.5)
+
+        measured(store, "aa", 0)
+        measured(store, "search", 0)
+        again = reopen()
+        assert [len(block.windows) for block in again.record().blocks] == [2, 2]
+        measured(again, "search", 1)
+        measured(again, "confirm", 0)
+        kept, whole = again.record(), reopen().record()
+        goals = goals_of(whole.definition)
+        assert [len(block.windows) for block in kept.blocks] == [2, 0, 0, 2]
+        assert [len(block.windows) for block in whole.blocks] == [2, 2, 2, 2]
+        assert kept.trials == whole.trials
+        assert pooled_all(kept.blocks, goals, CALIBRATION) == pooled_all(
+            whole.blocks, goals, CALIBRATION
+        )
+        assert again.record_for_report() == whole
 
     def test_the_figures_of_a_running_block_change_with_its_windows(self, store: Store) -> None:
         """Only one that has ended is not looked at again."""

@@ -50,4 +50,4 @@ def confirmed(
         ready = calibrate(bench, spec)
         announce_times(ready, spec)
         confirm(ready, candidate)
-    return evaluate(store.record())
+    return evaluate(store.record_for_report())

@@ -75,7 +75,7 @@ def optimize(
         for done in store.recover():
             progress.note(done)
         run_study_and_ablation(bench, spec)
-    return evaluate(store.record())
+    return evaluate(store.record_for_report())
 
 
 def rehearsed(

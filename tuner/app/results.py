@@ -53,7 +53,7 @@ def kept(
         return _stores(folder, writing=True) if store is None else [store]
 
     def written() -> None:
-        records = read_run(folder) if store is None else [store.record()]
+        records = read_run(folder) if store is None else [store.record_for_report()]
         if records:
             write(records, folder, progress)
 

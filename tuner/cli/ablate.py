@@ -75,7 +75,7 @@ def command(
         # An ablation has its own time, so the study's time does not shorten it.
         ready = calibrate(bench, replace(spec, economise=False))
         run_ablation(ready, found.space, limit_s, study.gained)
-    study = evaluate(store.record())
+    study = evaluate(store.record_for_report())
     if as_json:
         print_json(_as_data(study))
         return

@@ -81,8 +81,12 @@ def run_search(
     bench.progress.phase("search", max(0.0, whole_s - _spent_s(record)))
     _note_baseline(bench, spec, record)
     left_out = 0
+    block: Block | None = None
     while True:
-        record = bench.store.record()
+        record = store.record()
+        if block:
+            _report_best(bench, record, block, max(0.0, whole_s - _spent_s(record)))
+            block = None
         ended = store.reap(look=False)
         for done in ended:
             bench.progress.note(done)
@@ -109,7 +113,6 @@ def run_search(
             continue
         left_out = 0
         _conclude(bench, block)
-        _report_best(bench, block, max(0.0, whole_s - _spent_s(store.record())))
     _wait_for_others(bench)
     _report_disturbed(bench, calibration)
     _close_all(bench)
@@ -382,8 +385,8 @@ def _close_all(bench: Bench) -> None:
             _close(bench, trial, state, words)
 
 
-def _report_best(bench: Bench, block: Block, left_s: float) -> None:
-    trials = [t for t in bench.store.record().trials if t.origin != "baseline"]
+def _report_best(bench: Bench, record: Record, block: Block, left_s: float) -> None:
+    trials = [t for t in record.trials if t.origin != "baseline"]
     ranked = best_first(trials, bench.goals)
     best = f"best so far {ratio_words(ranked[0], bench.goals)}" if ranked else "nothing yet"
     words = f"search block {block.index + 1}: {counted(len(trials), 'configuration')} tried, {best}"

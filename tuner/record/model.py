@@ -117,7 +117,7 @@ class Block:
     host: str = ""
     """Name of its host in a shared study."""
     figures: Figures | None = None
-    """Figures of another host's block, because a worker does not read its windows."""
+    """Figures of a block of the search that was read without its windows."""
 
     @property
     def took_s(self) -> float:

@@ -71,7 +71,8 @@ def propose(
         space: the search space, bound to the host.
         allow: names of the parameters with a trade-off that the user accepts.
         base: source of the values of parameters that are not searched.
-        seen: all trials so far, in their order.
+        seen: all trials so far, the baseline first. Of very many, the models see the best and the
+            latest ones, so that the cost of a proposal does not grow with the search.
         count: number of configurations to draw.
         seed: seed of the sampler; the same arguments give the same proposals.
         noise: standard deviation of a single look, ln units.
@@ -89,7 +90,7 @@ def propose(
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=tpe_sampler(seed), directions=["minimize"] * objectives)
-    study.add_trials(as_optunas(seen, space, allow))
+    study.add_trials(as_optunas(_modelled(seen), space, allow))
     study.add_trials([running_trial(each, space, allow) for each in pending])
     known = {trial.configuration.digest for trial in seen} | {c.digest for c in pending}
     blind = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
@@ -153,11 +154,20 @@ def _choose(
 
 
 def _modelled(seen: Sequence[MeasuredTrial]) -> Sequence[MeasuredTrial]:
-    """Return the baseline with the best and the latest trials."""
-    figures = [
-        sum(trial.losses) if trial.losses and _keeps(trial) else np.nan for trial in seen[1:]
-    ]
-    return [seen[0], *(seen[1 + place] for place in modelled(figures))]
+    """Return the baseline with the best and the latest trials.
+
+    With two objectives, the best are those with a good place in either of them or in their product,
+    which keeps both ends of the front.
+    """
+    known = [trial.losses if trial.losses and _keeps(trial) else None for trial in seen[1:]]
+    feasible = np.array([losses for losses in known if losses])
+    if not feasible.size:
+        return [*seen[:1], *(seen[1 + place] for place in modelled([np.nan] * len(known)))]
+    orders = np.column_stack([feasible, feasible.sum(axis=1)])
+    best_places = np.argsort(np.argsort(orders, axis=0, kind="stable"), axis=0).min(axis=1)
+    figures = np.full(len(known), np.nan)
+    figures[[losses is not None for losses in known]] = best_places
+    return [seen[0], *(seen[1 + place] for place in modelled(figures.tolist()))]
 
 
 def _best(seen: Sequence[MeasuredTrial]) -> list[Configuration]:

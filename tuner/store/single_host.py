@@ -6,7 +6,8 @@ its windows as attributes.
 The record is read several times a block. A host that measures alone is the record's only writer, by
 the lock of its folder, so once it has begun a block it keeps what it has read: otherwise the trials
 that race and the texts of all configurations would be read each time, and the time of a study would
-grow with the square of its trials.
+grow with the square of its trials. Of a finished block of the search it keeps the figures, and its
+windows stay in the storage: a search needs no more, and a long one has a hundred thousand.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tuner.judge.scoring import mean_loss
+from tuner.goals.goals import goals_of
+from tuner.judge.scoring import figures_of, mean_loss
 from tuner.measurement.window import Measurement
 from tuner.record.model import Block, Trial, TrialOrigin, TrialState
 from tuner.space.configuration import Configuration, Value
@@ -52,13 +55,14 @@ class SingleHostWriter:
         self._search_trials: dict[int, optuna.Trial] = {}
         self._block_trials: dict[int, optuna.Trial] = {}
         self._finished: dict[int, Block] = {}
-        self._measures = False
+        self._numbers: list[int] | None = None
+        """Numbers of all blocks once it measures; until then another process may begin one."""
         self._attrs: dict[str, Any] | None = None
         self._trials: dict[int, Trial] | None = None
 
     def attrs(self) -> dict[str, Any]:
         """Return the attributes of the search, which are not to be changed."""
-        if not self._measures:
+        if self._numbers is None:
             return self._search.user_attrs
         if self._attrs is None:
             self._attrs = self._search.user_attrs
@@ -75,7 +79,7 @@ class SingleHostWriter:
         """Return the trials without their figures, in order."""
         if self._trials is None:
             read = read_trials(self._search.get_trials(deepcopy=False))
-            if not self._measures:
+            if self._numbers is None:
                 return read
             self._trials = {trial.number: trial for trial in read}
         return list(self._trials.values())
@@ -88,7 +92,8 @@ class SingleHostWriter:
 
     def open_block(self, begun: BlockStart) -> int:
         """Begin a block; return its number."""
-        self._measures = True
+        if self._numbers is None:
+            self._numbers = [frozen.number for frozen in self._stored_blocks.all()]
         trial_id = self._stored_blocks.create(
             {
                 "phase": begun.phase,
@@ -98,7 +103,9 @@ class SingleHostWriter:
                 "instances": msgspec.to_builtins(begun.instances),
             }
         )
-        return _opened(self._blocks, trial_id, self._block_trials)
+        number = _opened(self._blocks, trial_id, self._block_trials)
+        self._numbers.append(number)
+        return number
 
     def add_window(self, block: int, window: Measurement) -> None:
         """Store a window."""
@@ -189,17 +196,35 @@ class SingleHostWriter:
         self._search_trials.pop(number, None)
         self._changed(number)
 
-    def blocks(self, trials: Sequence[optuna.trial.FrozenTrial]) -> list[Block]:
-        """Return the blocks as plain data; finished ones never change and are read once."""
-        blocks = []
-        for frozen in trials:
-            if "instances" not in frozen.user_attrs:
-                continue
-            block = self._finished.get(frozen.number) or read_block(frozen)
-            if frozen.state.is_finished():
-                self._finished[frozen.number] = block
-            blocks.append(block)
-        return blocks
+    def blocks(self, look: Callable[[], Sequence[optuna.trial.FrozenTrial]]) -> list[Block]:
+        """Return the blocks as plain data; finished ones never change and are read once.
+
+        Args:
+            look: reads all blocks from the storage, while another process may begin one.
+        """
+        if self._numbers is None:
+            found = {frozen.number: self._read(frozen) for frozen in look()}
+        else:
+            found = {number: self._kept(number) for number in self._numbers}
+        return [block for block in found.values() if block]
+
+    def _kept(self, number: int) -> Block | None:
+        """Return a block while this host measures, of the search without its windows."""
+        block = self._finished.get(number) or self._read(self._stored_blocks.one(number))
+        if number in self._finished and block and block.phase == "search" and block.windows:
+            goals = goals_of(self.attrs()["header"]["definition"])
+            figures = figures_of(block, goals.objectives, goals.limits)
+            block = self._finished[number] = replace(block, figures=figures, windows=())
+        return block
+
+    def _read(self, frozen: optuna.trial.FrozenTrial) -> Block | None:
+        """Return a block of a single host, and keep it if it has ended."""
+        if "instances" not in frozen.user_attrs:
+            return None
+        block = self._finished.get(frozen.number) or read_block(frozen)
+        if frozen.state.is_finished():
+            self._finished[frozen.number] = block
+        return block
 
     def _racing(self, number: int) -> optuna.Trial:
         """Return a trial for writing, which an earlier process may have begun."""

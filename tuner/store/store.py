@@ -499,7 +499,10 @@ class Store:
         return [words for state, words in done if state != "complete"]
 
     def record(self) -> Record:
-        """Return the whole record as plain data, for this worker's host if it has joined.
+        """Return the record as plain data, for this worker's host if it has joined.
+
+        Once this store has begun a block, finished blocks of the search have figures and no
+        windows; `record_for_report` has both.
 
         Raises:
             StoreError: the record is damaged, or of another version.
@@ -511,6 +514,10 @@ class Store:
                 self._unchecked = ""
             return record
 
+    def record_for_report(self) -> Record:
+        """Return the record with all windows of a single host, as a report needs it."""
+        return self.record() if self._host else self.for_readers().record()
+
     def for_readers(self) -> Store:
         """Return the same record as a reader sees it: of all hosts, as no particular one."""
         return Store(self._storage, self._search, self._blocks, self._clock)
@@ -518,7 +525,7 @@ class Store:
     def _read(self) -> Record:
         attrs = self._alone.attrs()
         names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
-        blocks = self._alone.blocks(self._sharing.look())
+        blocks = self._alone.blocks(self._sharing.look)
         if names:
             read = [self._host] if self._host else names
             return self._sharing.record(attrs, read, blocks, self._cache)
