@@ -187,3 +187,22 @@ def test_a_password_on_the_command_line_is_refused_with_the_ways_out() -> None:
     taken = CliRunner().invoke(command, ["x"], env={"TUNER_STORAGE": url}).exception
     assert isinstance(taken, StoreError)
     assert "cannot be opened" in str(taken)
+
+
+def test_a_proxy_without_memory_for_its_threads_is_a_lack_of_memory() -> None:
+    """Where gRPC would abort the process, with no word about the reason."""
+    program = (
+        "import resource, optuna, grpc\n"
+        "from tuner.store.storage import open_storage\n"
+        "pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "room = pages * resource.getpagesize() + (64 << 20)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (room, room))\n"
+        "try:\n"
+        "    open_storage('grpc://127.0.0.1:1')\n"
+        "except MemoryError:\n"
+        "    print('refused')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr

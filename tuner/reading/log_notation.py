@@ -8,6 +8,7 @@ Nginx's names, so one pattern reads both.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -229,10 +230,12 @@ def _unescaped(text: str) -> str:
 
 def understood(of: LineFormat, line: str) -> tuple[list[str], str]:
     """Return the fields of a line up to where it leaves the format, and what is missing there."""
-    for length in range(len(of.parts), 0, -1):
-        if re.match(pattern_of(of.parts[:length], capture=False), line):
-            name, text = of.parts[length] if length < len(of.parts) else ("", "")
-            seen = [found for found, _ in of.parts[:length] if found]
-            return seen, f"${name}" if name else quoted(text) if text else ""
-    name, text = of.parts[0]
-    return [], f"${name}" if name else quoted(text)
+
+    def leaves(length: int) -> bool:
+        return not re.match(pattern_of(of.parts[:length], capture=False), line)
+
+    # A line that has the first parts of a format has fewer of them too.
+    known = bisect_left(range(1, len(of.parts) + 1), x=True, key=leaves)
+    name, text = of.parts[known] if known < len(of.parts) else ("", "")
+    seen = [found for found, _ in of.parts[:known] if found]
+    return seen, f"${name}" if name else quoted(text) if text else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import mmap
 import os
 import random
 import re
@@ -35,6 +36,8 @@ PATIENCE_S = 600.0
 """Total time of retries for a storage that does not answer; a restart takes seconds."""
 DEFAULT_PROXY_PORT = 13_000
 """Optuna's default."""
+_THREADS_BYTES = 128 << 20
+"""Address space of gRPC's threads, with stacks of 8 MiB."""
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _OPENING_ATTEMPTS = 5
@@ -291,6 +294,7 @@ def _proxy(url: str) -> Any:
         raise StoreError(f"{without_secret(url)} is not a proxy's address; write grpc://HOST:PORT")
     import optuna
 
+    _check_room_for_threads()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -306,6 +310,17 @@ def _proxy(url: str) -> Any:
             " 'tuner proxy --storage postgresql+psycopg://…'"
         ) from None
     return proxy
+
+
+def _check_room_for_threads() -> None:
+    """Raise MemoryError unless there is address space for gRPC's threads.
+
+    Without it gRPC aborts the process (https://github.com/grpc/grpc/issues/31117).
+    """
+    try:
+        mmap.mmap(-1, _THREADS_BYTES).close()
+    except OSError as error:
+        raise MemoryError from error
 
 
 class _RetryingStorage:
