@@ -254,6 +254,10 @@ def test_w3c_fields_that_lack_a_request_say_so() -> None:
             "1760097336.000 shop.test /a.css v=1 GET HTTP/1.1 200x2326",
         ),
         (
+            "$host$status $upstream_addr : $msec $request_method $uri $server_protocol $bytes_sent",
+            "shop.test200 192.0.2.9:80 : 1760097336.000 GET /a.css?v=1 HTTP/1.1 2326",
+        ),
+        (
             "log_format m '$remote_addr [$time_local] ' '\"$request\" $status $body_bytes_sent';",
             '192.0.2.7 [10/Oct/2025:13:55:36 +0200] "GET /a.css?v=1 HTTP/1.1" 200 2326',
         ),
@@ -322,6 +326,10 @@ def test_a_refusal_shows_the_line_and_its_understood_fields() -> None:
     [
         ("$http_x_forwarded_for $upstream_addr [$time_local] $request $status", "1, " * 10_000),
         ("$remote_user [$http_user_agent] ($http_referer) $msec $request $status", " [ (" * 8_000),
+        ("$upstream_a $upstream_b $upstream_c $upstream_d $msec $request $status", "a : " * 8_000),
+        ("$host$request_uri$args$uri $msec $request $status", "a" * 30_000),
+        ("$connection$bytes_sent$request_length$a $msec $request $status", "1" * 30_000),
+        ("$host$status$a$status $msec $request $status", "1" * 30_000),
     ],
 )
 def test_hostile_lines_take_no_more_than_linear_time(notation: str, text: str) -> None:

@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import msgspec
 
@@ -53,6 +52,7 @@ _LIST = re.compile(r"upstream_|http_x_forwarded_for$|proxy_add_x_forwarded_for$"
 _LISTED = r"[^ ,]*(?:(?:, ?| : )[^ ,]+)*"
 _FREE = {"remote_user", "http_user_agent", "http_referer"}
 """Names of values that may hold blanks although nothing quotes them."""
+_BEFORE_STATUS = r"(?=\d{3})"
 _JSON_TEXT = msgspec.json.Decoder(str)
 
 FormatPart = tuple[str, str]
@@ -164,11 +164,14 @@ def pattern_of(parts: Sequence[FormatPart], *, capture: bool = True) -> str:
     """Return the regular expression of a format's parts."""
     written: list[str] = []
     captured: set[str] = set()
-    for (name, text), following in pairwise((*parts, ("", ""))):
+    for place, (name, text) in enumerate(parts):
         if not name:
             written.append(re.escape(text))
             continue
-        value = _value(name, following[1])
+        rest = parts[place + 1 :]
+        before_status = bool(rest) and rest[0][0] == "status"
+        literal = next((text for _, text in rest if text), "")
+        value = _value(name, literal, before_status=before_status)
         if capture and name in WANTED and name not in captured:
             captured.add(name)
             value = f"({value})"
@@ -176,12 +179,21 @@ def pattern_of(parts: Sequence[FormatPart], *, capture: bool = True) -> str:
     return "".join(written)
 
 
-def _value(name: str, literal: str) -> str:
-    """Return the expression of a field that a literal text follows.
+def _value(name: str, literal: str, *, before_status: bool) -> str:
+    """Return the expression of a field.
 
-    No two expressions of a format can share a line's text in several ways, so that a hostile line
-    takes linear time.
+    It is an atomic group, which gives nothing back, so that a hostile line takes linear time. Of
+    fields without a text between them the first has all, except for the digits of a status.
+
+    Args:
+        name: name of the field.
+        literal: the next literal text of the format; empty if there is none.
+        before_status: whether a status follows directly.
     """
+    return f"(?>{_text(name, literal)}{_BEFORE_STATUS if before_status else ''})"
+
+
+def _text(name: str, literal: str) -> str:
     end = literal[:1]
     if name in _NUMBERS:
         return _NUMBERS[name]
@@ -189,7 +201,7 @@ def _value(name: str, literal: str) -> str:
         return r'[^"\\]*(?:\\.[^"\\]*)*'
     if not end:
         return r"\S*"
-    if _LIST.match(name) and end == " ":
+    if _LIST.match(name) and end == " " and not literal.startswith(" : "):
         return _LISTED
     if name in _FREE and len(literal) > 1:
         return f"(?:(?!{re.escape(literal)}).)*"

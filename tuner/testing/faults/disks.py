@@ -17,6 +17,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from tuner.paths import synchronise
 from tuner.testing.faults.fault import Fault, FaultTarget
 from tuner.testing.faults.processes import KILLED, processes
 
@@ -52,6 +53,9 @@ def _fill(target: FaultTarget) -> None:
 
 def _make_room(target: FaultTarget) -> None:
     _filler(target).unlink(missing_ok=True)
+    # A second fault may drop what is not on the disk, and the disk would be full again.
+    with contextlib.suppress(OSError):
+        synchronise(target.folder)
 
 
 def _device(folder: Path) -> str:
