@@ -189,19 +189,30 @@ def test_a_password_on_the_command_line_is_refused_with_the_ways_out() -> None:
     assert "cannot be opened" in str(taken)
 
 
-def test_a_proxy_without_memory_for_its_threads_is_a_lack_of_memory() -> None:
+_LITTLE_MEMORY = """
+pages = int(open('/proc/self/statm').read().split()[0])
+limit, room = resource.RLIMIT_AS, pages * resource.getpagesize() + (64 << 20)
+"""
+_FEW_FILES = """
+limit, room = resource.RLIMIT_NOFILE, len(os.listdir('/proc/self/fd')) + 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("room", "error"), [(_LITTLE_MEMORY, "MemoryError"), (_FEW_FILES, "OSError")]
+)
+def test_a_proxy_without_room_for_its_connection_is_refused(room: str, error: str) -> None:
     """Where gRPC would abort the process, with no word about the reason."""
-    program = (
-        "import resource, optuna, grpc\n"
-        "from tuner.store.storage import open_storage\n"
-        "pages = int(open('/proc/self/statm').read().split()[0])\n"
-        "room = pages * resource.getpagesize() + (64 << 20)\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (room, room))\n"
-        "try:\n"
-        "    open_storage('grpc://127.0.0.1:1')\n"
-        "except MemoryError:\n"
-        "    print('refused')\n"
-    )
+    program = f"""
+import os, resource, optuna, grpc
+from tuner.store.storage import open_storage
+{room}
+resource.setrlimit(limit, (room, room))
+try:
+    open_storage('grpc://127.0.0.1:1')
+except {error}:
+    print('refused')
+"""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )

@@ -38,6 +38,8 @@ DEFAULT_PROXY_PORT = 13_000
 """Optuna's default."""
 _THREADS_BYTES = 128 << 20
 """Address space of gRPC's threads, with stacks of 8 MiB."""
+_FILES = 12
+"""Files that gRPC opens at once for a channel, with some to spare: events, pollers, a socket."""
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _OPENING_ATTEMPTS = 5
@@ -294,7 +296,7 @@ def _proxy(url: str) -> Any:
         raise StoreError(f"{without_secret(url)} is not a proxy's address; write grpc://HOST:PORT")
     import optuna
 
-    _check_room_for_threads()
+    _check_room()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -312,11 +314,18 @@ def _proxy(url: str) -> Any:
     return proxy
 
 
-def _check_room_for_threads() -> None:
-    """Raise MemoryError unless there is address space for gRPC's threads.
+def _check_room() -> None:
+    """Raise unless gRPC has room for its threads and files.
 
     Without it gRPC aborts the process (https://github.com/grpc/grpc/issues/31117).
+
+    Raises:
+        MemoryError: the address space is used up.
+        OSError: too many files are open.
     """
+    with contextlib.ExitStack() as opened:
+        for _ in range(_FILES):
+            opened.enter_context(Path(os.devnull).open("rb"))
     try:
         mmap.mmap(-1, _THREADS_BYTES).close()
     except OSError as error:
