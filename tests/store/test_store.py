@@ -526,3 +526,14 @@ def test_a_host_that_measures_reads_trials_and_attributes_once(
         (racing, "racing"),
         (ended, "dropped"),
     ]
+
+
+def test_a_record_that_breaks_while_it_is_open_is_named_with_the_databases_words(
+    tmp_path: Path, header: Header
+) -> None:
+    """The report at the end of a study reads all of it again."""
+    store = Store.create(sqlite_url(tmp_path), header)
+    path = tmp_path / "record.db"
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(StoreError, match=r"the record of 'a study': .* not a database"):
+        store.record_for_report()

@@ -71,7 +71,7 @@ def reading(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         # The database's message, without the statement and its values.
-        cause = getattr(error, "orig", None) or error
+        cause = getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error
         text = cause.message if isinstance(cause, DefinitionError) else str(cause)
         words = " ".join(text.split())[:300] or type(cause).__name__
         if isinstance(cause, KeyError):

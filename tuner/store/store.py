@@ -507,7 +507,7 @@ class Store:
         Raises:
             StoreError: the record is damaged, or of another version.
         """
-        with reading(self._unchecked or f"the record of {self._search.study_name!r}"):
+        with reading(self._unchecked or self._name):
             record = self._read()
             if self._unchecked:
                 check_record(record)
@@ -515,12 +515,26 @@ class Store:
             return record
 
     def record_for_report(self) -> Record:
-        """Return the record with all windows of a single host, as a report needs it."""
+        """Return the record with all windows of a single host, as a report needs it.
+
+        Raises:
+            StoreError: as ``record``.
+        """
         return self.record() if self._host else self.for_readers().record()
 
     def for_readers(self) -> Store:
-        """Return the same record as a reader sees it: of all hosts, as no particular one."""
-        return Store(self._storage, self._search, self._blocks, self._clock)
+        """Return the same record as a reader sees it: of all hosts, as no particular one.
+
+        Raises:
+            StoreError: the storage cannot be read.
+        """
+        with reading(self._name):
+            return Store(self._storage, self._search, self._blocks, self._clock)
+
+    @property
+    def _name(self) -> str:
+        """Name of the record, for messages."""
+        return f"the record of {self._search.study_name!r}"
 
     def _read(self) -> Record:
         attrs = self._alone.attrs()
