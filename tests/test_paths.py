@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import get_args
 
@@ -109,3 +110,21 @@ def test_a_missing_generator_in_a_checkout_says_how_to_build_it(checked_out: Pat
     """The line to run is there to be copied."""
     with pytest.raises(InstrumentError, match=rf"cargo build .* {checked_out}/loadgen/Cargo\.toml"):
         paths.loadgen_binary()
+
+
+def test_a_replaced_file_has_its_content_before_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power failure between the two leaves the old file, never an empty one."""
+    path = tmp_path / "claim.json"
+    paths.replace_file(path, b"old")
+    flushed = []
+
+    def flush(handle: int) -> None:
+        flushed.append((Path(f"/proc/self/fd/{handle}").read_bytes(), path.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", flush)
+    paths.replace_file(path, b"new")
+    assert flushed == [(b"new", b"old")]
+    assert path.read_bytes() == b"new"
+    assert [*tmp_path.iterdir()] == [path]

@@ -66,12 +66,18 @@ def recorded_studies(studies: Path = STUDIES) -> list[Path]:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new, and nothing between.
 
+    It holds for a failure of the power or of the disk too: without a flush the new name may come to
+    the disk before the content, and the file is empty then.
+
     Raises:
         OSError: it cannot be written; the old file is as it was.
     """
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        draft.write_bytes(content)
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         draft.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -294,7 +294,10 @@ class ThisMachine:
                     stop_lab(claim)
                 shutil.rmtree(place, ignore_errors=True)
                 shutil.rmtree(work, ignore_errors=True)
-                local.release(claim)
+                # With too many open files nothing can be found or removed. The claim stays then,
+                # so that the next command retries.
+                if not place.exists():
+                    local.release(claim)
 
 
 class Fleet:
