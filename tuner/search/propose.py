@@ -160,14 +160,12 @@ def _modelled(seen: Sequence[MeasuredTrial]) -> Sequence[MeasuredTrial]:
     which keeps both ends of the front.
     """
     known = [trial.losses if trial.losses and _keeps(trial) else None for trial in seen[1:]]
-    feasible = np.array([losses for losses in known if losses])
-    if not feasible.size:
-        return [*seen[:1], *(seen[1 + place] for place in modelled([np.nan] * len(known)))]
-    orders = np.column_stack([feasible, feasible.sum(axis=1)])
-    best_places = np.argsort(np.argsort(orders, axis=0, kind="stable"), axis=0).min(axis=1)
     figures = np.full(len(known), np.nan)
-    figures[[losses is not None for losses in known]] = best_places
-    return [seen[0], *(seen[1 + place] for place in modelled(figures.tolist()))]
+    if feasible := [losses for losses in known if losses]:
+        orders = np.column_stack([feasible, np.sum(feasible, axis=1)])
+        best_places = np.argsort(np.argsort(orders, axis=0, kind="stable"), axis=0).min(axis=1)
+        figures[[losses is not None for losses in known]] = best_places
+    return [*seen[:1], *(seen[1 + place] for place in modelled(figures.tolist()))]
 
 
 def _best(seen: Sequence[MeasuredTrial]) -> list[Configuration]:
