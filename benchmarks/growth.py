@@ -266,11 +266,11 @@ from pathlib import Path
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.report.html import render_html
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.store import Store, sqlite_url
 path = Path(sys.argv[1])
 begun = time.process_time()
 if path.is_dir():
-    record = Store.open(sqlite_url(path), *list_names(sqlite_url(path)), writing=False).record()
+    record = Store.open(sqlite_url(path), sys.argv[2], writing=False).record()
 else:
     record = read_record(path)
 read = time.process_time()
@@ -289,7 +289,10 @@ def _report(path: Path, trials: int) -> list[Finding]:
         trials: number of its trials.
     """
     done = subprocess.run(
-        [sys.executable, "-c", _REPORT, str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", _REPORT, str(path), NAME],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise click.ClickException(done.stderr.strip().splitlines()[-1])
