@@ -44,10 +44,11 @@ def _refused(
 def _started_twice(target: FaultTarget) -> None:
     """Start the same command while this one runs; it must be refused.
 
-    A command that holds no lock yet, or has released it in its last steps, refuses no other.
+    A command that has a record and released its lock, in its last steps, refuses no other.
     """
     is_locked = any(target.folder.rglob(LOCK))
-    _refused(target, target.again, target.folder, may_run=not is_locked)
+    is_recorded = (target.study / "record.db").exists()
+    _refused(target, target.again, target.folder, may_run=is_recorded and not is_locked)
 
 
 def _holds_cores(_: FaultTarget) -> bool:
