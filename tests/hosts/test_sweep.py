@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from tuner.errors import HostError
 from tuner.hosts import local, playbooks
 from tuner.hosts.ansible import AnsibleDeployer
-from tuner.hosts.sweep import Need, sweep
+from tuner.hosts.sweep import Need, stop_lab, sweep
 
 CPUS = frozenset(os.sched_getaffinity(0))
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -145,6 +146,41 @@ def test_what_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.Monk
         dead(tmp_path, deaf.pid)
         assert sweep(Need(tmp_path / "new", CPUS), never)
         assert deaf.wait() == -signal.SIGKILL
+
+
+def test_too_many_open_files_hide_no_process(tmp_path: Path, start: Start) -> None:
+    """The claim stays, and the next sweep stops the process."""
+    running = start(tmp_path / "studies" / "dead" / "lab")
+    stray = dead(tmp_path, running.pid)
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # One file is left: /proc can be listed, and no process can be held and looked at.
+    other = start(tmp_path / "studies" / "dead" / "lab" / "b1-i0")
+    with Path(os.devnull).open("rb") as lowest:
+        room = lowest.fileno() + 1
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (room, most))
+        with pytest.raises(HostError, match=r"may still run.*Too many open files"):
+            stop_lab(stray)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+    assert (running.poll(), other.poll()) == (None, None)
+    (words,) = sweep(Need(Path(stray.study)), never)
+    assert str(running.pid) in words
+    assert str(other.pid) in words
+    assert local.strays() == []
+
+
+def test_a_lab_that_cannot_be_removed_keeps_its_claim(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next command tries again."""
+    stray = dead(tmp_path, start(tmp_path / "studies" / "dead" / "lab").pid)
+    with monkeypatch.context() as broken:
+        broken.setattr(shutil, "rmtree", lambda *_, **__: None)
+        sweep(Need(Path(stray.study)), never)
+    assert local.strays() == [stray]
+    sweep(Need(Path(stray.study)), never)
+    assert local.strays() == []
 
 
 def test_two_that_start_together_take_turns(tmp_path: Path, start: Start) -> None:

@@ -10,7 +10,7 @@ from tuner.app.caller import Caller
 from tuner.app.metrics_server import study_metrics
 from tuner.app.preflight import Preflight
 from tuner.app.session import open_bench
-from tuner.judge.results import StudyResult, evaluate
+from tuner.judge.results import StudyResult
 from tuner.paths import STUDIES
 from tuner.phases.study import announce_times, calibrate, confirm
 from tuner.space.configuration import Configuration
@@ -40,7 +40,7 @@ def confirmed(
     resume_with = results.resumption(found.definition, *words)
     with (
         study_metrics(metrics, found.definition, folder, progress),
-        results.kept(store, folder, progress, resume_with),
+        results.kept(store, folder, progress, resume_with) as kept,
         open_bench(found, folder, progress, store) as (bench, studied),
     ):
         # Only after taking the study, because another process may be running it.
@@ -50,4 +50,4 @@ def confirmed(
         ready = calibrate(bench, spec)
         announce_times(ready, spec)
         confirm(ready, candidate)
-    return evaluate(store.record_for_report())
+    return kept.study

@@ -68,14 +68,14 @@ def optimize(
     resume_with = results.resumption(definition, "optimize")
     with (
         study_metrics(metrics, definition, folder, progress),
-        results.kept(store, folder, progress, resume_with),
+        results.kept(store, folder, progress, resume_with) as kept,
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         # Only now does this process own the study; another one may have been running it.
         for done in store.recover():
             progress.note(done)
         run_study_and_ablation(bench, spec)
-    return evaluate(store.record_for_report())
+    return kept.study
 
 
 def rehearsed(

@@ -36,11 +36,25 @@ if TYPE_CHECKING:
     from tuner.report.pictures import Format
 
 
+class Kept:
+    """The results of a command, once they have been written."""
+
+    studies: Sequence[StudyResult] = ()
+
+    @property
+    def study(self) -> StudyResult:
+        """The result of a command for a single study."""
+        (found,) = self.studies
+        return found
+
+
 @contextlib.contextmanager
 def kept(
     store: Store | None, folder: Path, progress: RunProgress, resume_with: str
-) -> Iterator[None]:
+) -> Iterator[Kept]:
     """Show progress, and always sign and write the results at the end of a command.
+
+    It yields the results, which are empty until the end: a long record takes seconds to read.
 
     Args:
         store: record of the study; None for a run with its records in ``folder``.
@@ -48,6 +62,7 @@ def kept(
         progress: display of the progress.
         resume_with: command that resumes it; see ``resumption``.
     """
+    found = Kept()
 
     def stores() -> list[Store]:
         return _stores(folder, writing=True) if store is None else [store]
@@ -55,11 +70,11 @@ def kept(
     def written() -> None:
         records = read_run(folder) if store is None else [store.record_for_report()]
         if records:
-            write(records, folder, progress)
+            found.studies = write(records, folder, progress)
 
     try:
         with progress.live(), signed(stores, progress):
-            yield
+            yield found
     except BaseException:
         # A refused run has no files.
         if store is not None or _has_record(folder):

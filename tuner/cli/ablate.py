@@ -67,7 +67,7 @@ def command(
     folder = STUDIES / name
     resume_with = results.same_storage(storage, "ablate", name, "--time", time)
     with (
-        results.kept(store, folder, progress, resume_with),
+        results.kept(store, folder, progress, resume_with) as kept,
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         for done in store.recover():
@@ -75,7 +75,7 @@ def command(
         # An ablation has its own time, so the study's time does not shorten it.
         ready = calibrate(bench, replace(spec, economise=False))
         run_ablation(ready, found.space, limit_s, study.gained)
-    study = evaluate(store.record_for_report())
+    study = kept.study
     if as_json:
         print_json(_as_data(study))
         return

@@ -241,9 +241,16 @@ def _claims_folder() -> Path:
 
 
 def start_time(pid: int) -> int:
-    """Return field 22 of /proc/PID/stat (proc(5)); 0 if there is no such process."""
-    text = _read(f"/proc/{pid}/stat")
-    return int(text.rsplit(")", 1)[1].split()[19]) if text else 0
+    """Return field 22 of /proc/PID/stat (proc(5)); 0 if there is no such process.
+
+    Raises:
+        OSError: too many files are open.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return 0
+    return int(text.rsplit(")", 1)[1].split()[19])
 
 
 def this_tuner() -> str:

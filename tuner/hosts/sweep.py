@@ -85,10 +85,16 @@ def stop_lab(claim: local.Claim) -> list[str]:
     """Stop the processes of a study's lab on this machine; return their descriptions.
 
     Raises:
-        HostError: some processes do not end.
+        HostError: some processes do not end, or cannot be found.
     """
-    end_workers(Path(claim.work) / "ansible")
-    stopped = _stop(_processes(claim))
+    try:
+        end_workers(Path(claim.work) / "ansible")
+        stopped = _stop(_processes(claim))
+    except OSError as error:
+        raise HostError(
+            f"processes of {claim.study} may still run, because /proc cannot be read:"
+            f" {error.strerror}; the next command in this folder stops them"
+        ) from error
     if claim.kernel:
         _restore_kernel(claim.lab)
     shutil.rmtree(claim.lab, ignore_errors=True)
@@ -111,7 +117,8 @@ def _swept(stray: local.Claim, restore: Restore) -> str:
     except (HostError, DefinitionError) as error:
         return f"processes that {study} left could not be stopped yet: {error}"
     shutil.rmtree(stray.work, ignore_errors=True)
-    local.release(stray)
+    if not Path(stray.lab).exists():
+        local.release(stray)
     return words
 
 
@@ -154,7 +161,7 @@ def _in_lab(claim: local.Claim) -> Iterator[int]:
     belongs_to = on_targets("belongs_to")
     for entry in Path("/proc").iterdir():
         # It has ended, or belongs to another account.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError, PermissionError):
             if not entry.name.isdigit():
                 continue
             program = str((entry / "exe").readlink()).removesuffix(" (deleted)")
@@ -174,11 +181,12 @@ def _stop(processes: Iterable[tuple[int, int]]) -> list[str]:
 
     Raises:
         HostError: some processes do not end.
+        OSError: too many files are open.
     """
     with contextlib.ExitStack() as stack:
         running: dict[int, tuple[int, str]] = {}
         for pid, started in processes:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(ProcessLookupError):
                 handle = os.pidfd_open(pid)
                 stack.callback(os.close, handle)
                 # With this handle open, the id cannot be reused.
