@@ -12,7 +12,8 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -86,8 +87,10 @@ def check_record(record: Record) -> None:
     Raises:
         ValueError: a field is wrong; the message names it.
     """
-    # Parts of it come from attributes of a storage, without a check of types.
-    msgspec.convert(msgspec.to_builtins(record), Record, str_keys=True)
+    # Parts of it come from attributes of a storage, without a check of types. The windows, most of
+    # a long record, are always converted by themselves.
+    bare = replace(record, blocks=tuple(replace(block, windows=()) for block in record.blocks))
+    msgspec.convert(msgspec.to_builtins(bare), Record, str_keys=True)
     try:
         _check(record, 0)
     except ValueError as error:
@@ -221,6 +224,8 @@ def _histogram(value: str) -> None:
         unpack(value)
 
 
+_plain_text = _text(LONGEST_FILE)
+_key_text = _text(LONGEST_PATH)
 _digest = _matches("[0-9a-f]{12}", "digest")
 _sha256 = _matches("[0-9a-f]{64}", "SHA-256")
 _kernel_name = _matches(r"(?:net(?:\.[a-z0-9_]+)+|limits\.nofile)", "setting of the network")
@@ -392,7 +397,7 @@ def _fields(kind: type) -> tuple[tuple[str, Rule | None], ...]:
 def _check(value: object, depth: int) -> None:
     """Check a value recursively; the error has the path to the wrong part."""
     if isinstance(value, str):
-        _text(LONGEST_FILE)(value)
+        _plain_text(value)
     elif isinstance(value, bool) or value is None:
         pass
     elif isinstance(value, int | float):
@@ -406,26 +411,32 @@ def _check(value: object, depth: int) -> None:
             try:
                 if rule is not None and item is not None:
                     rule(item)
-                _check(item, depth + 1)
+                # Nearly all of a long record's millions of values.
+                if item.__class__ is not float or not -LARGEST <= item <= LARGEST:
+                    _check(item, depth + 1)
             except ValueError as error:
                 words = str(error)
                 joint = "" if words.startswith((".", "[")) else ": "
-                raise ValueError(f"{step}{joint}{words}") from None
+                raise ValueError(f"{_path_of(value, step)}{joint}{words}") from None
 
 
-def _items(value: object) -> Iterator[tuple[str, Rule | None, object]]:
-    """Yield the parts of a value, each with its step in the path and its rule."""
+def _items(value: Any) -> Iterable[tuple[str | int, Rule | None, Any]]:
+    """Return the parts of a value, each with its key, index or field, and its rule."""
     if isinstance(value, Mapping):
-        for key, item in value.items():
-            _text(LONGEST_PATH)(str(key))
-            yield f"[{_brief(str(key))}]", None, item
-    elif isinstance(value, list | tuple):
-        for place, item in enumerate(value):
-            yield f"[{place}]", None, item
-    else:
-        kind: Any = type(value)
-        for name, rule in _fields(kind):
-            yield f".{name}", rule, getattr(value, name)
+        for key in value:
+            _key_text(str(key))
+        return [(key, None, item) for key, item in value.items()]
+    if isinstance(value, list | tuple):
+        return [(place, None, item) for place, item in enumerate(value)]
+    kind: Any = type(value)
+    return [(name, rule, getattr(value, name)) for name, rule in _fields(kind)]
+
+
+def _path_of(value: object, step: str | int) -> str:
+    """Return the step from a value to one of its parts, for a message."""
+    if isinstance(value, Mapping):
+        return f"[{_brief(str(step))}]"
+    return f"[{step}]" if isinstance(step, int) else f".{step}"
 
 
 def _check_references(record: Record) -> None:

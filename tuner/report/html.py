@@ -11,6 +11,7 @@ import base64
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tuner.judge.arms import Figure, block_labels
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import ablation_offer, left_out, recommended_changes
 from tuner.reading.printable import printable_lines
+from tuner.record.model import Record
 from tuner.report.apart import apart
 from tuner.report.facts import (
     aa_facts,
@@ -81,12 +83,24 @@ def render_html(*studies: StudyResult, further: Sequence[Section] = ()) -> str:
         studies: a study, or a run's contests.
         further: further sections.
     """
-    specs, slices = apart("tuner.report.charts", "for_page", studies)
+    drawn = [replace(study, record=without_search_windows(study.record)) for study in studies]
+    specs, slices = apart("tuner.report.charts", "for_page", drawn)
     view = view_of(studies, specs, further)
     context = _context(view, specs) | {"slices": slices}
     pictures = (picture for part in view.further for picture in part.all_pictures)
     specs |= {picture.name: dict(picture.spec) for picture in pictures}
     return page("report.html.j2", specs, context)
+
+
+def without_search_windows(record: Record) -> Record:
+    """Return a record without the windows that no chart shows, nine for each trial."""
+    return replace(
+        record,
+        blocks=tuple(
+            replace(block, windows=()) if block.phase == "search" else block
+            for block in record.blocks
+        ),
+    )
 
 
 def page(
