@@ -18,8 +18,8 @@ from tuner.judge.results import StudyResult, evaluate
 from tuner.outputs.documents import check_document, render_document
 from tuner.outputs.formats import DOCUMENT_FORMATS, DocumentChoice, DocumentFormat, document_choice
 from tuner.record.contenders import Contender, Contest
-from tuner.record.file import small
 from tuner.record.model import Record
+from tuner.record.small import small
 from tuner.report.junit import render_junit
 from tuner.report.tidy_columns import TableName
 

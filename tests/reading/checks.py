@@ -20,7 +20,8 @@ from tuner.reading.access_log import LogReader
 from tuner.reading.located import parse_yaml
 from tuner.reading.log_notation import given_format
 from tuner.reading.statement import Statement, options
-from tuner.record.file import record_of, small
+from tuner.record.file import record_of
+from tuner.record.small import small
 from tuner.testing.sample_record import sample_record
 
 Check = Callable[[bytes], None]

@@ -9,8 +9,10 @@ import pytest
 
 from tuner.errors import StoreError
 from tuner.judge.results import evaluate
-from tuner.record.file import read_record, small, write_record
+from tuner.measurement.core_wait import foreign_wait_s
+from tuner.record.file import read_record, write_record
 from tuner.record.model import Record
+from tuner.record.small import small
 from tuner.report.markdown import render_markdown
 from tuner.testing.sample_record import sample_record
 
@@ -43,6 +45,25 @@ def test_what_no_report_needs_is_left_out(record: Record) -> None:
     odd = small(replace(record, definition={**record.definition, "objective": "p99.5"}))
     search = [block for block in odd.blocks if block.phase == "search"]
     assert all(window.stall_free.hdr for block in search for window in block.windows)
+
+
+def test_a_wait_beyond_the_stalls_stays_the_same(record: Record) -> None:
+    """Something else ran for 0.4 s of a second, 0.3 s of it as a known stall."""
+    block = record.blocks[-1]
+    first = block.windows[0]
+    assert first.resources is not None
+    assert first.resources.server is not None
+    server = replace(first.resources.server, foreign_s=0.4)
+    window = replace(
+        first,
+        steal_s=0.0,
+        server_spans=((0, 300_000_000),),
+        resources=replace(first.resources, server=server, backend=None, loaded_s=1.0),
+    )
+    assert foreign_wait_s(window) == pytest.approx(0.1)
+    whole = replace(record, blocks=(replace(block, windows=(window,)),))
+    (kept,) = small(whole).blocks[0].windows
+    assert foreign_wait_s(kept) == foreign_wait_s(window)
 
 
 def test_what_is_no_record_is_refused(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ from tuner.record.contenders import (
     Published,
     PublishedRow,
 )
-from tuner.record.file import small
 from tuner.record.model import Record
+from tuner.record.small import small
 from tuner.report.charts import for_files
 from tuner.report.contest_tables import arm_table, brief
 from tuner.report.html import render_html

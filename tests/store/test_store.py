@@ -29,6 +29,7 @@ from tuner.record.model import (
     Protocol,
     TrialOrigin,
 )
+from tuner.record.small import small_of_search
 from tuner.search.dimensions import dimensions_of
 from tuner.stats.paired import FloatArray
 from tuner.stats.polish import arm_levels
@@ -168,7 +169,7 @@ class TestStore:
         self, store: Store, reopen: Callable[[], Store]
     ) -> None:
         """Before the block is over, another process can read them, equal in every field."""
-        number = store.open_block("search", 0, 7, planned("baseline", "c1"))
+        number = store.open_block("confirm", 0, 7, planned("baseline", "c1"))
         spans = ((1, 2), (3, 4))
         full = measure(
             raw_window(generator_spans=spans, server_spans=spans, errors={"reset": 1}),
@@ -184,7 +185,19 @@ class TestStore:
             full.window_id: full,
             empty.window_id: empty,
         }
-        assert (block.phase, block.index, block.seed) == ("search", 0, 7)
+        assert (block.phase, block.index, block.seed) == ("confirm", 0, 7)
+
+    def test_a_window_of_the_search_is_kept_as_a_report_needs_it(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """Its histograms are most of its size; figures come from its percentiles."""
+        number = store.open_block("search", 0, 7, planned("baseline"))
+        full = measure(raw_window(), None, Gates(samples_needed=1))
+        assert full.raw.hdr
+        store.add_window(number, full)
+        record = reopen().record()
+        assert record.blocks[0].windows == (small_of_search(full, goals_of(record.definition)),)
+        assert record.blocks[0].windows[0].raw == replace(full.raw, hdr="")
 
     def test_an_empty_windows_figures_stay_not_a_number(
         self, store: Store, reopen: Callable[[], Store]
@@ -409,7 +422,7 @@ class TestStore:
         self, store: Store, reopen: Callable[[], Store], clock: Clock
     ) -> None:
         """An interrupted block has failed, ends with its last window and keeps all of them."""
-        number = store.open_block("search", 0, 7, planned("baseline"))
+        number = store.open_block("confirm", 0, 7, planned("baseline"))
         measured = replace(window("baseline", 0, 100), started_unix_s=1_010.0)
         store.add_window(number, measured)
         clock.now = 9_999.0

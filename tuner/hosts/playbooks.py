@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import HostError, Interrupted, UnreachableError
+from tuner.hosts import lost_worker
 from tuner.hosts.ansible_temporary import FOLDER
 from tuner.hosts.inventory import SSH_ARGS, configuration_file, refuse_name
+from tuner.hosts.lost_worker import LostWorker
 from tuner.hosts.reason import reason
 from tuner.paths import data_dir
 from tuner.render.unsafe_yaml import unsafe_yaml
@@ -105,6 +107,7 @@ class Playbooks:
         lost: set[str] = set()
 
         def keep(event: Mapping[str, Any]) -> bool:
+            worker.see(event)
             data = event.get("event_data", {})
             if event["event"] == "runner_on_ok":
                 results[data["host"]] = data["res"]
@@ -119,6 +122,7 @@ class Playbooks:
             for host in str(variables[name]).removesuffix(",").split(","):
                 refuse_name(host)
         private = _prepared(self.work / "ansible", variables)
+        worker = LostWorker(_variables_file(private))
         hosts = isinstance(self.inventory, str)
         temporary = remote_temporary() if hosts else _temporary(private / "tmp")
         inventory = self.inventory
@@ -130,7 +134,7 @@ class Playbooks:
                 envvars={**_environment(folder, private), **temporary, **self.settings},
                 suppress_env_files=True,
                 event_handler=keep,
-                cancel_callback=asked_to_stop,
+                cancel_callback=lambda: asked_to_stop() or worker.look(),
                 quiet=True,
                 timeout=_PATIENCE_S,
             )
@@ -138,8 +142,8 @@ class Playbooks:
             end_workers(private)
         if asked_to_stop():
             raise Interrupted(f"interrupted during {playbook}")
-        words = ""
-        if runner.rc != 0:
+        words = lost_worker.WORDS if worker.lost else ""
+        if runner.rc != 0 and not words:
             words = "; ".join(f"{host}: {why}" for host, why in failed.items())
             words = words or _end(runner)
         return PlaybookResult(results, failed, frozenset(lost), words)
@@ -154,8 +158,12 @@ def _prepared(private: Path, variables: Mapping[str, Any]) -> Path:
     shutil.rmtree(private, ignore_errors=True)
     environment = private / "env"
     environment.mkdir(mode=0o700, parents=True)
-    (environment / "extravars").write_text(unsafe_yaml(dict(variables)), encoding="utf-8")
+    _variables_file(private).write_text(unsafe_yaml(dict(variables)), encoding="utf-8")
     return private
+
+
+def _variables_file(private: Path) -> Path:
+    return private / "env" / "extravars"
 
 
 def _end(runner: Runner) -> str:
@@ -180,7 +188,7 @@ def end_workers(private: Path) -> None:
     Args:
         private: ansible-runner's folder; its file of variables identifies them.
     """
-    variables = f"@{private / 'env' / 'extravars'}".encode()
+    variables = f"@{_variables_file(private)}".encode()
     for entry in Path("/proc").iterdir():
         # It has ended, or belongs to another account.
         with suppress(OSError):

@@ -1,29 +1,23 @@
 """A study's record as one small file for a report: compressed JSON.
 
-It has all data for a report, without data that only the judgement of a window needs: the positions
-of stalls, and the histograms of windows outside the confirmation (the spectra merge those of the
-confirmation). ``tuner report FILE`` recreates the report from it.
+It has all data for a report (see `tuner.record.small`), and ``tuner report FILE`` recreates the
+report from it.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import math
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from tuner.errors import StoreError
-from tuner.goals.goals import goals_of
-from tuner.goals.metric import quantile_of
-from tuner.measurement.latency import QUANTILES, Latency
-from tuner.measurement.window import Measurement
 from tuner.reading.inputs import read_input
 from tuner.record.check import check_record, reading
-from tuner.record.model import SCHEMA_VERSION, Block, Record
+from tuner.record.model import SCHEMA_VERSION, Record
+from tuner.record.small import small
 
 MOST_BYTES = 64 << 20
 """Size limit of a record, compressed or not; ten hours of windows need half of it."""
@@ -91,53 +85,3 @@ def _text_of(content: bytes) -> bytes:
     if sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values, which no record has")
     return text
-
-
-def small(record: Record) -> Record:
-    """Return the record with only the data for reports."""
-    goals = goals_of(record.definition)
-    exact = {name for name, _ in QUANTILES}
-    metrics = [*(o.name for o in goals.objectives), *(limit.metric.name for limit in goals.limits)]
-    # Other percentiles need the histogram, in every phase.
-    needed = any(quantile_of(name) is not None and name not in exact for name in metrics)
-    within_us = record.contest.within_s * 1e6 if record.contest else math.inf
-    # All requests together decide about claims of a contest too.
-    whole = record.contest is not None and record.contest.evidence != "typical"
-    blocks = (
-        _small_block(
-            block,
-            all_of_it=needed or block.phase == "confirm",
-            pooled=whole and block.phase == "contest",
-            within_us=within_us if block.phase == "ladder" else math.inf,
-        )
-        for block in record.blocks
-    )
-    return replace(record, blocks=tuple(blocks))
-
-
-def _small_block(block: Block, *, all_of_it: bool, pooled: bool, within_us: float) -> Block:
-    windows = (
-        _small_window(w, histograms=all_of_it, pooled=pooled, within_us=within_us)
-        for w in block.windows
-    )
-    return replace(block, windows=tuple(windows))
-
-
-def _small_window(
-    window: Measurement, *, histograms: bool, pooled: bool, within_us: float
-) -> Measurement:
-    # Availability needs the histogram if an answer was late.
-    late = window.raw.max_us > within_us
-    return replace(
-        window,
-        generator_spans=(),
-        server_spans=(),
-        raw=_latency(window.raw, histogram=histograms or late),
-        stall_free=_latency(window.stall_free, histogram=histograms or pooled),
-        service=_latency(window.service, histogram=False),
-        send_lag=_latency(window.send_lag, histogram=False),
-    )
-
-
-def _latency(found: Latency, *, histogram: bool) -> Latency:
-    return found if histogram else replace(found, hdr="")

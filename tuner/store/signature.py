@@ -2,7 +2,7 @@
 
 A record has two hashes. One covers its start and is written then. The other covers everything
 behind a verdict and an exported configuration, and every measuring command writes it at its end.
-The second also holds for an exchanged file, without the parts that ``tuner.record.file.small``
+The second also holds for an exchanged file, without the parts that ``tuner.record.small``
 drops. There is no key management: each user and machine has its own key (HMAC: RFC 2104).
 """
 
@@ -23,8 +23,8 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.paths import state_dir, synchronise
-from tuner.record.file import small
 from tuner.record.model import Record, RecordSignatures
+from tuner.record.small import small
 
 Maker = Literal["here", "changed", "elsewhere"]
 """``changed``: begun here, but changed since its signature, or its command was killed."""

@@ -45,6 +45,7 @@ from tuner.record.model import (
     TrialOrigin,
     TrialState,
 )
+from tuner.record.small import small_of_search
 from tuner.space.configuration import Configuration, Value
 from tuner.store.decode import HOST, Header, SearchFigureCache, read_record
 from tuner.store.host_part import CONFIGURATION, BlockEnd, BlockStart
@@ -104,6 +105,8 @@ class Store:
         self._clock = clock
         self._unchecked = where
         self._cache = SearchFigureCache()
+        self._searching: dict[int, Goals] = {}
+        """Goals of the search by its blocks that are measured now."""
         self._alone = SingleHostWriter(storage, search, blocks)
         self._sharing = Sharing(storage, search, blocks, self._goals)
 
@@ -384,7 +387,7 @@ class Store:
             StoreError: another worker took this host over.
         """
         self._sharing.check_worker()
-        return self._writer.open_block(
+        number = self._writer.open_block(
             BlockStart(
                 phase=phase,
                 index=index,
@@ -397,14 +400,19 @@ class Store:
                 mark=uuid.uuid4().hex,
             )
         )
+        if phase == "search":
+            self._searching[number] = self._goals()
+        return number
 
     @writes
     def add_window(self, block: int, window: Measurement) -> None:
-        """Store a window as soon as it ends.
+        """Store a window as soon as it ends, of a search only the parts that a report needs.
 
         Raises:
             LeaseLostError: another worker took over the block and ended it.
         """
+        if (goals := self._searching.get(block)) is not None:
+            window = small_of_search(window, goals)
         self._writer.add_window(block, window)
 
     @writes
@@ -423,6 +431,7 @@ class Store:
         """
         ended = BlockEnd(state, reason, measured_share, self._clock(), tuple(instances))
         self._writer.close_block(block, ended)
+        self._searching.pop(block, None)
 
     # --- trials -----------------------------------------------------------------------------
 

@@ -1,0 +1,62 @@
+"""A worker of Ansible that ends without a result ends the playbook, with a real Ansible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import HostError
+from tuner.hosts import lost_worker
+from tuner.hosts.playbooks import Playbooks
+
+_ACTION = """\
+import os, time
+from ansible.plugins.action import ActionBase
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        {body}
+        return {{"changed": False, "said": "done"}}
+"""
+_PLAYBOOK = """\
+- hosts: targets
+  tasks:
+    - odd:
+"""
+
+
+def played(folder: Path, body: str) -> object:
+    """Run a playbook with a task whose worker runs a line of Python."""
+    actions = folder / "actions"
+    actions.mkdir()
+    (actions / "odd.py").write_text(_ACTION.format(body=body))
+    playbook = folder / "odd.yml"
+    playbook.write_text(_PLAYBOOK)
+    runner = Playbooks(folder / "work", settings={"ANSIBLE_ACTION_PLUGINS": str(actions)})
+    return runner.run(str(playbook), {})["localhost"]["said"]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two looks suffice."""
+    monkeypatch.setattr(lost_worker, "_LOOKS", 2)
+
+
+def test_a_worker_without_a_result_ends_the_playbook(tmp_path: Path) -> None:
+    """As on a full disk: Ansible itself waits without end."""
+    with pytest.raises(HostError, match=r"odd\.yml failed: a worker of Ansible ended without"):
+        played(tmp_path, "os._exit(0)")
+
+
+def test_a_task_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:
+    """Its worker is there."""
+    assert played(tmp_path, "time.sleep(11.5)") == "done"
+
+
+def test_looks_that_come_at_once_count_as_one(tmp_path: Path) -> None:
+    """A machine that was suspended, or much output, does not make a worker lost."""
+    worker = lost_worker.LostWorker(tmp_path, clock=lambda: 100.0)
+    worker.see({"event": "runner_on_start", "event_data": {"host": "a"}})
+    worker._has_none = lambda: True  # type: ignore[method-assign]
+    assert not any(worker.look() for _ in range(20))
