@@ -27,7 +27,7 @@ _PLAYBOOK = """\
 
 
 def played(folder: Path, body: str) -> object:
-    """Run a playbook with a task whose worker runs a line of Python."""
+    """Run a playbook with one task; its worker runs a line of Python."""
     actions = folder / "actions"
     actions.mkdir()
     (actions / "odd.py").write_text(_ACTION.format(body=body))

@@ -40,7 +40,7 @@ class LostWorker:
         self._looks = 0
         self._looked_s = -math.inf
         self.lost = False
-        """Whether a worker was found to be lost."""
+        """True once a worker was found to be lost."""
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Follow an event of the playbook."""
