@@ -268,21 +268,21 @@ from tuner.record.file import read_record
 from tuner.report.html import render_html
 from tuner.store.store import Store, sqlite_url
 path = Path(sys.argv[1])
-begun = time.process_time()
+begun = time.perf_counter()
 if path.is_dir():
     record = Store.open(sqlite_url(path), sys.argv[2], writing=False).record()
 else:
     record = read_record(path)
-read = time.process_time()
+read = time.perf_counter()
 render_html(evaluate(record))
-ended = time.process_time()
+ended = time.perf_counter()
 peak = Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0]
 print(read - begun, ended - read, int(peak) * 1024 / 1e6)
 """
 
 
 def _report(path: Path, trials: int) -> list[Finding]:
-    """Return the cost of reading a record and of its report, in a process of its own.
+    """Return the time of reading a record and of its report, in a process of its own.
 
     Args:
         path: an exported record, or the folder of a study.

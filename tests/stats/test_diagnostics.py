@@ -247,6 +247,11 @@ def test_a_drifting_or_disturbed_baseline_is_reported() -> None:
     drifting = baseline_drift(steady + 0.02 * np.arange(20))
     assert drifting.raised
     assert drifting.figure == pytest.approx(0.02, abs=0.006)
+    long = np.random.default_rng(5).normal(4.0, 0.05, 3_000)
+    assert not baseline_drift(long).raised
+    found = baseline_drift(long + 1e-4 * np.arange(3_000))
+    assert found.raised
+    assert found.figure == pytest.approx(1e-4, rel=0.1), "per block, not per run of blocks"
     assert "1 block say that the baseline was disturbed" in baseline_drift(steady, 1).message
     assert baseline_drift(steady, 1).raised
 

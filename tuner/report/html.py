@@ -37,6 +37,7 @@ from tuner.report.facts import (
     search_summary,
 )
 from tuner.report.section import Section, Table
+from tuner.report.shown_trials import shown_trials, shown_words
 from tuner.report.study_tables import (
     FIGURES_HEAD,
     LOOKS_HEAD,
@@ -183,6 +184,8 @@ def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
         "repeated": [b for b in study.record.blocks if b.state in {"invalid", "failed"}],
         "scope": scope(study),
         "search_summary": search_summary(study),
+        "shown_trials": shown_trials(study),
+        "shown_words": shown_words(study),
         "difference": [
             (_line_kind(line, place), line) for place, line in enumerate(study.difference)
         ],
