@@ -191,7 +191,7 @@ def end_workers(private: Path) -> None:
     variables = f"@{_variables_file(private)}".encode()
     for entry in Path("/proc").iterdir():
         # It has ended, or belongs to another account.
-        with suppress(OSError):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             if entry.name.isdigit() and variables in (entry / "cmdline").read_bytes().split(b"\0"):
                 os.killpg(int(entry.name), signal.SIGKILL)
 

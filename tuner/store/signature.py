@@ -45,7 +45,7 @@ def made_here(record: Record) -> Maker:
         key = read_key()
     except OSError:
         return "elsewhere"
-    if key is None or not _same(record.signed.begun, _hash(_beginning(record), key)):
+    if key is None or not _began_here(record, key):
         return "elsewhere"
     return "here" if _same(record.signed.whole, _hash(_content(record), key)) else "changed"
 
@@ -63,9 +63,14 @@ def sign(record: Record) -> RecordSignatures:
     Raises:
         OSError: the key cannot be read.
     """
-    if made_here(record) == "elsewhere":
+    key = read_key()
+    if key is None or not _began_here(record, key):
         return record.signed
-    return replace(record.signed, whole=_hash(_content(record), _key()))
+    return replace(record.signed, whole=_hash(_content(record), key))
+
+
+def _began_here(record: Record, key: bytes) -> bool:
+    return _same(record.signed.begun, _hash(_beginning(record), key))
 
 
 def key_file() -> Path:
