@@ -234,7 +234,7 @@ def _reported(trials: int) -> list[Finding]:
         with tempfile.TemporaryDirectory(prefix="tuner-growth-") as name:
             path = Path(name) / "record.json.gz"
             write_record(tiled_record(number), path)
-            found += _report(path, number)
+            found += _report(path)
     return found
 
 
@@ -256,7 +256,7 @@ def _found(lines: list[Line], folder: Path) -> list[Finding]:
             at_most(MEMORY_AIM_KB),
         ),
         Finding("record", (folder / "record.db").stat().st_size / 1e6, " MB"),
-        *_report(folder, last.trials),
+        *_report(folder),
     ]
 
 
@@ -277,16 +277,15 @@ read = time.perf_counter()
 render_html(evaluate(record))
 ended = time.perf_counter()
 peak = Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0]
-print(read - begun, ended - read, int(peak) * 1024 / 1e6)
+print(len(record.trials), read - begun, ended - read, int(peak) * 1024 / 1e6)
 """
 
 
-def _report(path: Path, trials: int) -> list[Finding]:
+def _report(path: Path) -> list[Finding]:
     """Return the time of reading a record and of its report, in a process of its own.
 
     Args:
         path: an exported record, or the folder of a study.
-        trials: number of its trials.
     """
     done = subprocess.run(
         [sys.executable, "-c", _REPORT, str(path), NAME],
@@ -296,8 +295,8 @@ def _report(path: Path, trials: int) -> list[Finding]:
     )
     if done.returncode:
         raise click.ClickException(done.stderr.strip().splitlines()[-1])
-    read_s, report_s, peak_mb = map(float, done.stdout.split())
-    question = f"{trials:,} trials"
+    trials, read_s, report_s, peak_mb = map(float, done.stdout.split())
+    question = f"{trials:,.0f} trials"
     return [
         Finding(f"{question}: reading the record", read_s, " s"),
         Finding(f"{question}: verdict and page", report_s, " s"),
