@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import HostError, Interrupted, UnreachableError
-from tuner.hosts import lost_worker
 from tuner.hosts.ansible_temporary import FOLDER
+from tuner.hosts.ansible_workers import LOST, LostWorker, end_workers, variables_file
 from tuner.hosts.inventory import SSH_ARGS, configuration_file, refuse_name
-from tuner.hosts.lost_worker import LostWorker
 from tuner.hosts.reason import reason
 from tuner.paths import data_dir
 from tuner.render.unsafe_yaml import unsafe_yaml
@@ -122,7 +121,7 @@ class Playbooks:
             for host in str(variables[name]).removesuffix(",").split(","):
                 refuse_name(host)
         private = _prepared(self.work / "ansible", variables)
-        worker = LostWorker(_variables_file(private))
+        worker = LostWorker(private)
         hosts = isinstance(self.inventory, str)
         temporary = remote_temporary() if hosts else _temporary(private / "tmp")
         inventory = self.inventory
@@ -142,7 +141,7 @@ class Playbooks:
             end_workers(private)
         if asked_to_stop():
             raise Interrupted(f"interrupted during {playbook}")
-        words = lost_worker.WORDS if worker.lost else ""
+        words = LOST if worker.lost else ""
         if runner.rc != 0 and not words:
             words = "; ".join(f"{host}: {why}" for host, why in failed.items())
             words = words or _end(runner)
@@ -158,12 +157,8 @@ def _prepared(private: Path, variables: Mapping[str, Any]) -> Path:
     shutil.rmtree(private, ignore_errors=True)
     environment = private / "env"
     environment.mkdir(mode=0o700, parents=True)
-    _variables_file(private).write_text(unsafe_yaml(dict(variables)), encoding="utf-8")
+    variables_file(private).write_text(unsafe_yaml(dict(variables)), encoding="utf-8")
     return private
-
-
-def _variables_file(private: Path) -> Path:
-    return private / "env" / "extravars"
 
 
 def _end(runner: Runner) -> str:
@@ -176,24 +171,6 @@ def _end(runner: Runner) -> str:
         # After a signal pexpect, with which ansible-runner starts it, has no exit code.
         return f"ansible-playbook was killed{f'; its last output: {said}' if said else ''}"
     return said or f"ansible-playbook ended with exit code {runner.rc} and no output"
-
-
-def end_workers(private: Path) -> None:
-    """Kill the processes that outlive an ended playbook.
-
-    ansible-runner kills the group of ``ansible-playbook``. Its workers have sessions of their own
-    since ansible-core 2.19 (``WorkerProcess._detach``). Without a kill they would continue and
-    start instances after everything was stopped.
-
-    Args:
-        private: ansible-runner's folder; its file of variables identifies them.
-    """
-    variables = f"@{_variables_file(private)}".encode()
-    for entry in Path("/proc").iterdir():
-        # It has ended, or belongs to another account.
-        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            if entry.name.isdigit() and variables in (entry / "cmdline").read_bytes().split(b"\0"):
-                os.killpg(int(entry.name), signal.SIGKILL)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from typing import Any, cast
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.hosts.ansible import KERNEL_FOLDER
-from tuner.hosts.playbooks import end_workers
+from tuner.hosts.ansible_workers import end_workers
 from tuner.paths import data_dir
 
 Restore = Callable[[local.Claim], None]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import HostError
-from tuner.hosts import lost_worker
+from tuner.hosts import ansible_workers
 from tuner.hosts.playbooks import Playbooks
 
 _ACTION = """\
@@ -40,7 +40,7 @@ def played(folder: Path, body: str) -> object:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let two looks suffice."""
-    monkeypatch.setattr(lost_worker, "_LOOKS", 2)
+    monkeypatch.setattr(ansible_workers, "_LOOKS", 2)
 
 
 def test_a_worker_without_a_result_ends_the_playbook(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_task_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:
 
 def test_looks_that_come_at_once_count_as_one(tmp_path: Path) -> None:
     """A machine that was suspended, or much output, does not make a worker lost."""
-    worker = lost_worker.LostWorker(tmp_path, clock=lambda: 100.0)
+    worker = ansible_workers.LostWorker(tmp_path, clock=lambda: 100.0)
     worker.see({"event": "runner_on_start", "event_data": {"host": "a"}})
     worker._has_none = lambda: True  # type: ignore[method-assign]
     assert not any(worker.look() for _ in range(20))
