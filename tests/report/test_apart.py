@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import altair as alt
 import pytest
@@ -17,7 +16,7 @@ from tuner.report import apart
 from tuner.report.charts import charts
 from tuner.report.charts_of_contests import contest_charts
 from tuner.report.charts_of_studies import forest_chart
-from tuner.report.html import without_search_windows
+from tuner.report.shown_trials import for_charts
 from tuner.testing.sample_record import sample_record
 
 _PAGE = """
@@ -59,6 +58,5 @@ def test_every_chart_keeps_to_vega_lites_schema() -> None:
 def test_no_chart_shows_the_windows_of_the_search(objective: str) -> None:
     """They are most of a long record, and are not handed to the other process."""
     study = evaluate(sample_record("better", objective=objective, trials=6))
-    drawn = replace(study, record=without_search_windows(study.record))
     assert any(block.windows for block in study.record.blocks if block.phase == "search")
-    assert charts(drawn) == charts(study)
+    assert charts(for_charts(study)) == charts(study)

@@ -17,6 +17,7 @@ from tuner.report.charts import charts, file_ending, for_files
 from tuner.report.contest_sections import case_anchor
 from tuner.report.markdown import folded, plain, render_markdown
 from tuner.report.pictures import write_pictures
+from tuner.report.shown_trials import for_charts
 from tuner.stats.words import counted
 
 _OF_STUDY = ("effect", "blocks", "spectra", "load-points", "rates", "search", "front")
@@ -84,7 +85,7 @@ def _pictures(
     """Return the Markdown of the charts, by the place in the page."""
     places: dict[str, Sequence[str]] = {}
     for number, study in enumerate(studies):
-        made, shown = charts(study), _OF_CONTEST if study.contest else _OF_STUDY
+        made, shown = charts(for_charts(study)), _OF_CONTEST if study.contest else _OF_STUDY
         opened = [name for name in shown if name in made]
         rest = [name for name in made if name not in opened]
         ending = file_ending(study)

@@ -37,6 +37,7 @@ from tuner.report.charts_of_usage import (
 )
 from tuner.report.contest_sections import contest_titles
 from tuner.report.embed import MUTED, Spec
+from tuner.report.shown_trials import for_charts
 from tuner.report.vega import (
     BAND,
     INK,
@@ -123,7 +124,7 @@ def for_files(studies: Sequence[StudyResult]) -> tuple[dict[str, Spec], dict[str
     """Return charts and titles by file name, which names the case of a contest."""
     specs: dict[str, Spec] = {}
     names: dict[str, str] = {}
-    for study in studies:
+    for study in map(for_charts, studies):
         ending = file_ending(study)
         specs |= {f"{name}{ending}": spec for name, spec in charts(study).items()}
         names |= {f"{name}{ending}": title for name, title in titles(study).items()}

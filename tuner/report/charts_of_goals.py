@@ -10,7 +10,6 @@ from tuner.goals.objective import Objective
 from tuner.judge.results import StudyResult
 from tuner.judge.scoring import BASELINE
 from tuner.report.embed import MUTED
-from tuner.report.shown_trials import shown_trials
 from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
@@ -32,7 +31,7 @@ from tuner.words.figures import figure, ratio
 def front_chart(study: StudyResult) -> alt.LayerChart | None:
     """Return every trial by its mean ratios in the search, with the front and the chosen point."""
     first, second = study.objective, study.goals.second
-    seen = [t for t in shown_trials(study) if math.isfinite(t.ratio) and math.isfinite(t.second)]
+    seen = [t for t in study.trials if math.isfinite(t.ratio) and math.isfinite(t.second)]
     if second is None or not seen:
         return None
     rows: list[ChartRow] = [

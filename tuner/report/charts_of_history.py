@@ -9,7 +9,6 @@ import altair as alt
 from tuner.judge.importance import shown_importance
 from tuner.judge.results import StudyResult
 from tuner.report.embed import MUTED
-from tuner.report.shown_trials import shown_trials
 from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
@@ -72,8 +71,7 @@ def search_chart(study: StudyResult) -> alt.LayerChart | None:
     """Return each trial's mean ratio with the range over its blocks, and the best so far."""
     measured: list[ChartRow] = []
     refused: list[ChartRow] = []
-    shown = shown_trials(study)
-    for trial in shown:
+    for trial in study.trials:
         row: ChartRow = {
             "trial": trial.number,
             "origin": trial.origin,
@@ -100,10 +98,10 @@ def search_chart(study: StudyResult) -> alt.LayerChart | None:
     x = alt.X(
         "trial:Q",
         title="trial",
-        scale=alt.Scale(domain=[-0.5, max(t.number for t in shown) + 0.5], nice=False),
+        scale=alt.Scale(domain=[-0.5, max(t.number for t in study.trials) + 0.5], nice=False),
         axis=alt.Axis(format="d", tickMinStep=1, grid=False),
     )
-    domain = padded([1.0, *(end for t in shown if t.blocks for end in (t.low, t.high))])
+    domain = padded([1.0, *(end for t in study.trials if t.blocks for end in (t.low, t.high))])
     y = alt.Y(
         "ratio:Q",
         title=f"{study.objective.name}, ratio to baseline, log scale",

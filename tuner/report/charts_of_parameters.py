@@ -14,7 +14,6 @@ from tuner.judge.history import TrialFigure
 from tuner.judge.importance import shown_importance
 from tuner.judge.results import StudyResult
 from tuner.report.embed import MUTED
-from tuner.report.shown_trials import shown_trials
 from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
@@ -255,7 +254,7 @@ def _measured(study: StudyResult) -> list[tuple[TrialFigure, Mapping[str, Value]
     known = study.record.configurations
     return [
         (trial, known[trial.digest].values)
-        for trial in shown_trials(study)
+        for trial in study.trials
         if trial.blocks and math.isfinite(trial.ratio) and trial.digest in known
     ]
 

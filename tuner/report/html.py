@@ -11,7 +11,6 @@ import base64
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from tuner.judge.arms import Figure, block_labels
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import ablation_offer, left_out, recommended_changes
 from tuner.reading.printable import printable_lines
-from tuner.record.model import Record
 from tuner.report.apart import apart
 from tuner.report.facts import (
     aa_facts,
@@ -37,7 +35,7 @@ from tuner.report.facts import (
     search_summary,
 )
 from tuner.report.section import Section, Table
-from tuner.report.shown_trials import shown_trials, shown_words
+from tuner.report.shown_trials import for_charts, shown_trials, shown_words
 from tuner.report.study_tables import (
     FIGURES_HEAD,
     LOOKS_HEAD,
@@ -84,24 +82,12 @@ def render_html(*studies: StudyResult, further: Sequence[Section] = ()) -> str:
         studies: a study, or a run's contests.
         further: further sections.
     """
-    drawn = [replace(study, record=without_search_windows(study.record)) for study in studies]
-    specs, slices = apart("tuner.report.charts", "for_page", drawn)
+    specs, slices = apart("tuner.report.charts", "for_page", [*map(for_charts, studies)])
     view = view_of(studies, specs, further)
     context = _context(view, specs) | {"slices": slices}
     pictures = (picture for part in view.further for picture in part.all_pictures)
     specs |= {picture.name: dict(picture.spec) for picture in pictures}
     return page("report.html.j2", specs, context)
-
-
-def without_search_windows(record: Record) -> Record:
-    """Return a record without the windows that no chart shows, nine for each trial."""
-    return replace(
-        record,
-        blocks=tuple(
-            replace(block, windows=()) if block.phase == "search" else block
-            for block in record.blocks
-        ),
-    )
 
 
 def page(

@@ -1,4 +1,4 @@
-"""The trials that a report shows: all of them, or of a very long search a part.
+"""The part of a very long search that a report shows: some of its trials, and no window.
 
 A page with 10,000 trials has 25 MB and takes a browser many seconds. Tables of data have them all.
 """
@@ -6,6 +6,7 @@ A page with 10,000 trials has 25 MB and takes a browser many seconds. Tables of 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tuner.judge.history import TrialFigure
 from tuner.judge.results import StudyResult
@@ -33,6 +34,18 @@ def shown_trials(study: StudyResult) -> tuple[TrialFigure, ...]:
     room = MOST - len(kept)
     kept |= {others[place * len(others) // room] for place in range(room)}
     return tuple(trial for trial in every if trial.number in kept)
+
+
+def for_charts(study: StudyResult) -> StudyResult:
+    """Return the study with the trials that charts show, and without windows of the search.
+
+    No chart shows these windows, nine for each trial.
+    """
+    blocks = tuple(
+        replace(block, windows=()) if block.phase == "search" else block
+        for block in study.record.blocks
+    )
+    return replace(study, trials=shown_trials(study), record=replace(study.record, blocks=blocks))
 
 
 def shown_words(study: StudyResult) -> str:
