@@ -33,7 +33,8 @@ from benchmarks.lab import setting
 from tests.fleet.bed import Bed, bed, refusal
 from tests.store.database import binaries, database
 from tuner.record.model import Block, Phase
-from tuner.store.store import Store, list_names
+from tuner.store.listing import list_names
+from tuner.store.store import Store
 from tuner.words.figures import PHASE_NAMES
 
 STUDIES = ("local", "remote", "one", "two")

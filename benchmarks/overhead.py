@@ -23,7 +23,8 @@ import click
 from benchmarks import finding, options
 from benchmarks.finding import Finding, at_least, at_most, median_of
 from tuner.record.model import Block, Phase
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.listing import list_names
+from tuner.store.store import Store, sqlite_url
 
 STARTS = 15
 START_AIM_S = 0.5

@@ -18,7 +18,8 @@ from tuner.hosts import local
 from tuner.hosts.host_locks import LOCK
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import Record
-from tuner.store.store import open_all, sqlite_url
+from tuner.store.listing import open_all
+from tuner.store.store import sqlite_url
 
 _LEAST_REPORT_BYTES = 10_000
 _ENDING_S = 15.0

@@ -15,7 +15,8 @@ from tests.cli.conftest import Tuner
 from tuner.app import dashboard_server, signing
 from tuner.judge.results import evaluate
 from tuner.stats.margin import Margin
-from tuner.store.store import Store, list_names, open_all, sqlite_url
+from tuner.store.listing import list_names, open_all
+from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
 pytestmark = pytest.mark.usefixtures("host")

@@ -14,7 +14,8 @@ from tuner.app import premises
 from tuner.hosts import local
 from tuner.machine.topology import flat
 from tuner.record.model import Record
-from tuner.store.store import open_all, sqlite_url
+from tuner.store.listing import open_all
+from tuner.store.store import sqlite_url
 from tuner.testing.lab import Effect, SimulatedGenerator, SimulatedHost
 
 CPU_US = 2_000.0

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Tuner
 from tuner.app import outcomes
 from tuner.app.outcomes import UNREADABLE, Outcome
-from tuner.store.store import list_names
+from tuner.store.listing import list_names
 
 RECORD = Path("studies/mine/record.db")
 

@@ -13,8 +13,9 @@ from tuner.cli import run, worker
 from tuner.definition import study
 from tuner.errors import DefinitionError
 from tuner.record.model import Record
+from tuner.store.listing import list_names
 from tuner.store.storage import no_message
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Faults, SimulatedHost
 
 LADDER = ("ladder", "nginx:stock", "nginx:hand")

@@ -32,7 +32,8 @@ from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import loadgen_binary
 from tuner.record.model import Record
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.listing import list_names
+from tuner.store.store import Store, sqlite_url
 from tuner.workload.workload import Request
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]

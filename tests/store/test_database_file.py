@@ -17,7 +17,8 @@ from tests.phases.rig import NAME, rig
 from tuner.errors import StoreError
 from tuner.record.model import Record
 from tuner.store import database_file
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.listing import list_names
+from tuner.store.store import Store, sqlite_url
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +144,19 @@ def test_values_are_counted_before_they_are_read(
     """Millions of empty lists in a small file would take gigabytes."""
     monkeypatch.setattr(database_file, "MOST_VALUES", 1_000)
     with pytest.raises(StoreError, match="more than 1,000 values"):
+        read(folder)
+
+
+def test_values_in_bytes_are_counted_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite keeps text as bytes if it is given as such, and Python's JSON reads them."""
+    monkeypatch.setattr(database_file, "MOST_VALUES", 100_000)
+    read(folder)
+    with closing(sqlite3.connect(folder / "record.db")) as connection, connection:
+        connection.execute(
+            "UPDATE trial_user_attributes SET value_json = ? WHERE trial_user_attribute_id = 1",
+            (b"[" * 100_001,),
+        )
+    with pytest.raises(StoreError, match="more than 100,000 values"):
         read(folder)
 
 

@@ -34,8 +34,9 @@ from tuner.search.trials import MeasuredTrial
 from tuner.space.configuration import Configuration
 from tuner.stats.verdict import VerdictKind
 from tuner.store import unbegun
+from tuner.store.listing import list_names
 from tuner.store.storage import Storage, open_storage
-from tuner.store.store import Store, list_names
+from tuner.store.store import Store
 from tuner.testing.lab import Effect
 
 PLAN = BlockPlan(rounds=2, window_s=3.0, first_warmup_s=0.1, warmup_s=0.1)

@@ -33,7 +33,8 @@ from tuner.record.small import small_of_search
 from tuner.search.dimensions import dimensions_of
 from tuner.stats.paired import FloatArray
 from tuner.stats.polish import arm_levels
-from tuner.store.store import Header, Storage, Store, list_names, sqlite_url
+from tuner.store.listing import list_names
+from tuner.store.store import Header, Storage, Store, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
 NAME = "a study"

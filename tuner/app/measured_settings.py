@@ -11,7 +11,8 @@ from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import recorded_studies
 from tuner.record.changes import Change
 from tuner.stats.paired import PairedEstimate
-from tuner.store.store import open_all, sqlite_url
+from tuner.store.listing import open_all
+from tuner.store.store import sqlite_url
 from tuner.words.figures import interval, ratio, setting
 
 

@@ -21,7 +21,8 @@ from tuner.errors import DefinitionError, HostError, quoted
 from tuner.judge.results import evaluate
 from tuner.outputs.live_metrics import live_families
 from tuner.outputs.openmetrics import CONTENT_TYPE, render_openmetrics
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.listing import list_names
+from tuner.store.store import Store, sqlite_url
 
 OPTION = "--metrics"
 _LOOPBACK = "127.0.0.1"

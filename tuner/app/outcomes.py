@@ -23,7 +23,8 @@ from tuner.judge.kinds import kind_of
 from tuner.judge.results import evaluate
 from tuner.paths import recorded_studies, replace_file, state_dir
 from tuner.record.check import reading
-from tuner.store.store import Store, list_names, sqlite_url
+from tuner.store.listing import list_names
+from tuner.store.store import Store, sqlite_url
 from tuner.words.terminal import duration
 
 UNREADABLE = "unreadable"

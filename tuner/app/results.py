@@ -29,7 +29,8 @@ from tuner.paths import inside
 from tuner.record.check import reading
 from tuner.record.model import Record
 from tuner.report.data import results_data
-from tuner.store.store import Store, list_names, open_all, sqlite_url
+from tuner.store.listing import list_names, open_all
+from tuner.store.store import Store, sqlite_url
 from tuner.words.terminal import output_width, say_fitted
 
 if TYPE_CHECKING:

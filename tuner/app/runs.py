@@ -17,8 +17,9 @@ from tuner.app.server_binary import KEY, confirm_programs
 from tuner.app.session import create_store
 from tuner.errors import DefinitionError, StoreError, UnbegunError
 from tuner.paths import STUDIES
+from tuner.store.listing import list_names, open_all
 from tuner.store.signature import made_here
-from tuner.store.store import Store, list_names, open_all, sqlite_url
+from tuner.store.store import Store, sqlite_url
 
 _T = TypeVar("_T")
 GivenOptions = Mapping[str, object]

@@ -30,8 +30,9 @@ from tuner.judge.results import evaluate
 from tuner.paths import STUDIES
 from tuner.phases.study import run_study
 from tuner.record.model import Record, StudyHost
+from tuner.store.listing import list_names
 from tuner.store.storage import Say, no_message, refuse_unshared, scrubbed, without_secret
-from tuner.store.store import Store, list_names
+from tuner.store.store import Store
 from tuner.store.unbegun import wait_for_start
 
 _EPILOG = """

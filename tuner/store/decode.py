@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,10 +32,8 @@ from tuner.record.model import (
     Trial,
     TrialState,
 )
+from tuner.store.attributes import StoredTrial
 from tuner.store.host_part import CONFIGURATION, WINDOW, BegunTrial, SharedBlock, number_of
-
-if TYPE_CHECKING:
-    import optuna
 
 _T = TypeVar("_T")
 HOST = "host:"
@@ -187,11 +185,11 @@ def _home(header: Header, hosts: Mapping[str, StudyHost]) -> str:
     return header.home if header.home in confirming or not confirming else confirming[0]
 
 
-def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
+def read_block(stored: StoredTrial) -> Block:
     """Return a block with its windows so far."""
-    attrs = frozen.user_attrs
-    windows = [msgspec.convert(v, Measurement) for k, v in attrs.items() if k.startswith(WINDOW)]
-    interrupted = frozen.state.is_finished() and "state" not in attrs
+    attrs = stored.attrs
+    windows = [msgspec.convert(attrs[k], Measurement) for k in attrs if k.startswith(WINDOW)]
+    interrupted = stored.finished and "state" not in attrs
     windows.sort(key=lambda window: window.started_unix_s)
     started = attrs["started_unix_s"]
     # An interrupted block ended with its last window: the pause until its resumption does not
@@ -200,7 +198,7 @@ def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
     ended = attrs.get("ended_unix_s", last)
     state: BlockState = "failed" if interrupted else attrs.get("state", "running")
     return Block(
-        number=frozen.number,
+        number=stored.number,
         phase=attrs["phase"],
         index=attrs["index"],
         seed=attrs["seed"],
@@ -214,17 +212,17 @@ def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
     )
 
 
-def read_trials(trials: Iterable[optuna.trial.FrozenTrial]) -> list[Trial]:
+def read_trials(trials: Iterable[StoredTrial]) -> list[Trial]:
     """Return the trials of one host alone, without their figures."""
-    return [_trial(frozen) for frozen in trials if "digest" in frozen.user_attrs]
+    return [_trial(stored) for stored in trials if "digest" in stored.attrs]
 
 
-def _trial(frozen: optuna.trial.FrozenTrial) -> Trial:
-    attrs = frozen.user_attrs
+def _trial(stored: StoredTrial) -> Trial:
+    attrs = stored.attrs
     # A trial with an unfinished end, because the study was killed, is still open.
-    ended = frozen.state.is_finished()
+    ended = stored.finished
     return Trial(
-        number=frozen.number,
+        number=stored.number,
         digest=attrs["digest"],
         origin=attrs["origin"],
         state=attrs["state"] if ended else "racing",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -30,10 +30,8 @@ from tuner.record.model import (
     TrialOrigin,
 )
 from tuner.space.configuration import Value
+from tuner.store.attributes import StoredTrial
 from tuner.store.optuna_storage import StudyTrials
-
-if TYPE_CHECKING:
-    import optuna
 
 BEGUN, ENDED, RENEWED = "begun", "ended", "renewed"
 """Attributes of a shared block; the last is a recent number of its windows."""
@@ -123,17 +121,17 @@ def number_of(digest: str) -> int:
     return int(digest, 16)
 
 
-def read_shared(frozen: optuna.trial.FrozenTrial) -> SharedBlock | None:
+def read_shared(stored: StoredTrial) -> SharedBlock | None:
     """Return a shared block; None for a withdrawn one, or one of a single host."""
-    attrs = frozen.user_attrs
+    attrs = stored.attrs
     if BEGUN not in attrs:
         return None
     ended = attrs.get(ENDED)
-    if ended is None and frozen.state.is_finished():
+    if ended is None and stored.finished:
         return None
     return SharedBlock(
-        number=frozen.number,
-        running=not frozen.state.is_finished(),
+        number=stored.number,
+        running=not stored.finished,
         begun=msgspec.convert(attrs[BEGUN], BlockStart),
         ended=None if ended is None else msgspec.convert(ended, BlockEnd),
     )
@@ -146,12 +144,14 @@ class HostPart:
         storage: Optuna's storage.
         study: name of the shared study.
         host: name of the host.
-        begin: whether to create a missing part; otherwise raise KeyError.
+        own: whether it is the part of this worker's host, which is created if it is missing and
+            read before every block; otherwise raise KeyError.
     """
 
-    def __init__(self, storage: Any, study: str, host: str, *, begin: bool) -> None:
+    def __init__(self, storage: Any, study: str, host: str, *, own: bool) -> None:
         self.host = host
-        self._trials = StudyTrials(storage, f"{study}/on/{host}", begin=begin)
+        self._trials = StudyTrials(storage, f"{study}/on/{host}", begin=own)
+        self._all = self._trials.all_again if own else self._trials.all
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -182,9 +182,9 @@ class HostPart:
 
     def shut(self, block: int) -> list[Measurement]:
         """Close a block by its number; return its windows."""
-        for frozen in self._trials.all():
-            if frozen.user_attrs[_BLOCK] == block and not frozen.state.is_finished():
-                self.close(self._trials.id_of(frozen.number))
+        for stored in self._all():
+            if stored.attrs[_BLOCK] == block and not stored.finished:
+                self.close(self._trials.id_of(stored.number))
         return self.windows({block}).get(block, [])
 
     def windows(self, blocks: Container[int]) -> dict[int, list[Measurement]]:
@@ -206,9 +206,9 @@ class HostPart:
         self, prefix: str, blocks: Container[int] | None = None
     ) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
-        for frozen in self._trials.all():
-            block = frozen.user_attrs[_BLOCK]
+        for stored in self._all():
+            block = stored.attrs[_BLOCK]
             if blocks is None or block in blocks:
-                attrs = {k: v for k, v in frozen.user_attrs.items() if k.startswith(prefix)}
+                attrs = {key: stored.attrs[key] for key in stored.attrs if key.startswith(prefix)}
                 found.setdefault(block, {}).update(attrs)
         return found

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from tuner.space.configuration import Value
+from tuner.store.attributes import StoredTrial
 
 if TYPE_CHECKING:
-    import optuna
     from optuna.distributions import BaseDistribution
 
 EndState = Literal["complete", "failed"]
@@ -95,10 +95,9 @@ class StudyTrials:
         found: int = self._storage.get_trial_id_from_study_id_trial_number(self._study, number)
         return found
 
-    def one(self, number: int) -> optuna.trial.FrozenTrial:
-        """Return one trial, which is not to be changed."""
-        found: optuna.trial.FrozenTrial = self._storage.get_trial(self.id_of(number))
-        return found
+    def one(self, number: int) -> StoredTrial:
+        """Return one trial."""
+        return StoredTrial.of(self._storage.get_trial(self.id_of(number)))
 
     def set_attr(self, trial_id: int, key: str, value: object) -> None:
         """Set an attribute of a trial.
@@ -119,12 +118,29 @@ class StudyTrials:
             else:
                 self._storage.set_trial_state_values(trial_id, states.FAIL)
 
-    def all(self) -> list[optuna.trial.FrozenTrial]:
-        """Return every trial; they are not to be changed."""
-        trials: list[optuna.trial.FrozenTrial] = self._storage.get_all_trials(
-            self._study, deepcopy=False
-        )
-        return trials
+    def all(self) -> list[StoredTrial]:
+        """Return every trial as it is now."""
+        # A database has it from `tuner.store.storage`; memory and the gRPC proxy do not.
+        read = getattr(self._storage, "read_attributes", None)
+        found: list[StoredTrial] = read(self._study) if read else self.all_again()
+        return found
+
+    def all_again(self) -> list[StoredTrial]:
+        """Return every trial, for callers that ask often.
+
+        Optuna keeps those that have ended, and reads only the others from the storage.
+        """
+        found = self._storage.get_all_trials(self._study, deepcopy=False)
+        return [StoredTrial.of(frozen) for frozen in found]
+
+
+def import_optuna() -> Any:
+    """Import Optuna late, because it takes most of a second that ``--help`` must not spend."""
+    import optuna
+
+    # Its warnings about unreadable rows contain the rows.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
 
 
 def contains(domain: BaseDistribution, value: Value) -> bool:

@@ -23,6 +23,7 @@ from tuner.judge.scoring import figures_of
 from tuner.measurement.window import Measurement
 from tuner.record.model import Block, ConfigurationRecord, Figures, Record, StudyHost, TrialOrigin
 from tuner.space.configuration import Configuration
+from tuner.store.attributes import StoredTrial
 from tuner.store.decode import (
     HOST,
     Header,
@@ -95,7 +96,7 @@ class Sharing:
         self._orphans = LeaseWatch()
         self._token = uuid.uuid4().hex
         self._parts: dict[str, HostPart] = {}
-        self._seen: list[optuna.trial.FrozenTrial] = []
+        self._seen: list[StoredTrial] = []
         self._ended: dict[int, SharedBlock | None] = {}
         self._open: dict[int, _OpenBlock] = {}
         self._chosen: dict[int, BegunTrial] = {}
@@ -135,7 +136,7 @@ class Sharing:
         """Return the part of one host."""
         if host not in self._parts:
             self._parts[host] = HostPart(
-                self._storage, self._search.study_name, host, begin=host == self.host
+                self._storage, self._search.study_name, host, own=host == self.host
             )
         return self._parts[host]
 
@@ -251,21 +252,22 @@ class Sharing:
 
     # --- looking at the others ----------------------------------------------------------------
 
-    def look(self) -> list[optuna.trial.FrozenTrial]:
+    def look(self) -> list[StoredTrial]:
         """Return all blocks from the storage."""
-        self._seen = self._blocks.get_trials(deepcopy=False)
+        trials = self._block_trials
+        self._seen = trials.all_again() if self.host else trials.all()
         return self._seen
 
     def shared(self) -> list[SharedBlock]:
         """Return the shared blocks of the last look, in order; finished ones are read once."""
         found = []
-        for frozen in self._seen:
-            if frozen.number not in self._ended:
-                read = read_shared(frozen)
-                if frozen.state.is_finished():
-                    self._ended[frozen.number] = read
+        for stored in self._seen:
+            if stored.number not in self._ended:
+                read = read_shared(stored)
+                if stored.finished:
+                    self._ended[stored.number] = read
             else:
-                read = self._ended[frozen.number]
+                read = self._ended[stored.number]
             if read is not None:
                 found.append(read)
         return found
@@ -341,18 +343,18 @@ class Sharing:
         }
         leases = {
             number: Lease(
-                (len(frozen.user_attrs), frozen.user_attrs.get(RENEWED)),
-                _begun(frozen).get("lease_s", LEASE_S),
+                (len(stored.attrs), stored.attrs.get(RENEWED)),
+                _begun(stored).get("lease_s", LEASE_S),
             )
-            for number, frozen in others.items()
+            for number, stored in others.items()
         }
         return [self.abandon(others[number]) for number in sorted(self._watch.expired(leases))]
 
     def search_runs_elsewhere(self, *, look: bool = True) -> bool:
         """Return whether another host measures a block of the search now."""
         return bool(self.host) and any(
-            _begun(frozen).get("phase") == "search" and _begun(frozen).get("host") != self.host
-            for frozen in self.running(look=look)
+            _begun(stored).get("phase") == "search" and _begun(stored).get("host") != self.host
+            for stored in self.running(look=look)
         )
 
     def orphans(self, record: Record) -> set[int]:
@@ -371,25 +373,25 @@ class Sharing:
         others = {t.number: Lease("begun", ORPHAN_S) for t in begun if t.number not in own}
         return own | self._orphans.expired(others)
 
-    def running(self, *, look: bool = True) -> list[optuna.trial.FrozenTrial]:
+    def running(self, *, look: bool = True) -> list[StoredTrial]:
         """Return the blocks that have not ended."""
-        return [f for f in (self.look() if look else self._seen) if not f.state.is_finished()]
+        return [f for f in (self.look() if look else self._seen) if not f.finished]
 
-    def abandon(self, frozen: optuna.trial.FrozenTrial) -> str:
+    def abandon(self, stored: StoredTrial) -> str:
         """End a block of a dead worker; return a description."""
-        shared = read_shared(frozen)
+        shared = read_shared(stored)
         if shared is not None:
             return self._abandon_shared(shared)
         import optuna
 
-        attrs: dict[str, Any] = frozen.user_attrs
+        attrs = stored.attrs
         with unless_ended():
             if attrs.get("state") == "complete":
-                self._blocks.tell(frozen.number, attrs["measured_share"], skip_if_finished=True)
-                return f"block {frozen.number} was complete, which is now noted"
+                self._blocks.tell(stored.number, attrs["measured_share"], skip_if_finished=True)
+                return f"block {stored.number} was complete, which is now noted"
             failed = optuna.trial.TrialState.FAIL
-            self._blocks.tell(frozen.number, state=failed, skip_if_finished=True)
-        return _cut_short(frozen.number, "", sum(key.startswith(WINDOW) for key in attrs))
+            self._blocks.tell(stored.number, state=failed, skip_if_finished=True)
+        return _cut_short(stored.number, "", sum(key.startswith(WINDOW) for key in attrs))
 
     def _abandon_shared(self, shared: SharedBlock) -> str:
         number, host = shared.number, shared.begun.host
@@ -420,18 +422,18 @@ def _cut_short(number: int, of: str, windows: int) -> str:
     return f"block {number}{of} was interrupted; its {windows} windows are kept"
 
 
-def _begun(frozen: optuna.trial.FrozenTrial) -> Mapping[str, Any]:
+def _begun(stored: StoredTrial) -> Mapping[str, Any]:
     """Return the start of a block, shared or not."""
-    found: Mapping[str, Any] = frozen.user_attrs.get(BEGUN, frozen.user_attrs)
+    found: Mapping[str, Any] = stored.attrs.get(BEGUN, stored.attrs)
     return found
 
 
-def host_of(block: optuna.trial.FrozenTrial) -> str:
+def host_of(block: StoredTrial) -> str:
     """Return the host of a block; empty for a single host."""
     found: str = _begun(block).get("host", "")
     return found
 
 
-def trials_of(block: optuna.trial.FrozenTrial) -> set[int]:
+def trials_of(block: StoredTrial) -> set[int]:
     """Return the numbers of a block's trials."""
     return {i["trial"] for i in _begun(block)["instances"] if i["trial"] is not None}

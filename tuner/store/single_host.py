@@ -26,6 +26,7 @@ from tuner.judge.scoring import figures_of, mean_loss
 from tuner.measurement.window import Measurement
 from tuner.record.model import Block, Trial, TrialOrigin, TrialState
 from tuner.space.configuration import Configuration, Value
+from tuner.store.attributes import StoredTrial
 from tuner.store.decode import read_block, read_trials
 from tuner.store.host_part import WINDOW, BlockEnd, BlockStart
 from tuner.store.optuna_storage import StudyTrials, contains, unless_ended
@@ -78,7 +79,7 @@ class SingleHostWriter:
     def trials(self) -> list[Trial]:
         """Return the trials without their figures, in order."""
         if self._trials is None:
-            read = read_trials(self._search.get_trials(deepcopy=False))
+            read = read_trials(self._stored_search.all())
             if self._numbers is None:
                 return read
             self._trials = {trial.number: trial for trial in read}
@@ -93,7 +94,7 @@ class SingleHostWriter:
     def open_block(self, begun: BlockStart) -> int:
         """Begin a block; return its number."""
         if self._numbers is None:
-            self._numbers = [frozen.number for frozen in self._stored_blocks.all()]
+            self._numbers = [stored.number for stored in self._stored_blocks.all()]
         trial_id = self._stored_blocks.create(
             {
                 "phase": begun.phase,
@@ -196,14 +197,14 @@ class SingleHostWriter:
         self._search_trials.pop(number, None)
         self._changed(number)
 
-    def blocks(self, look: Callable[[], Sequence[optuna.trial.FrozenTrial]]) -> list[Block]:
+    def blocks(self, look: Callable[[], Sequence[StoredTrial]]) -> list[Block]:
         """Return the blocks as plain data; finished ones never change and are read once.
 
         Args:
             look: reads all blocks from the storage, while another process may begin one.
         """
         if self._numbers is None:
-            found = {frozen.number: self._read(frozen) for frozen in look()}
+            found = {stored.number: self._read(stored) for stored in look()}
         else:
             found = {number: self._kept(number) for number in self._numbers}
         return [block for block in found.values() if block]
@@ -217,13 +218,13 @@ class SingleHostWriter:
             block = self._finished[number] = replace(block, figures=figures, windows=())
         return block
 
-    def _read(self, frozen: optuna.trial.FrozenTrial) -> Block | None:
+    def _read(self, stored: StoredTrial) -> Block | None:
         """Return a block of a single host, and keep it if it has ended."""
-        if "instances" not in frozen.user_attrs:
+        if "instances" not in stored.attrs:
             return None
-        block = self._finished.get(frozen.number) or read_block(frozen)
-        if frozen.state.is_finished():
-            self._finished[frozen.number] = block
+        block = self._finished.get(stored.number) or read_block(stored)
+        if stored.finished:
+            self._finished[stored.number] = block
         return block
 
     def _racing(self, number: int) -> optuna.Trial:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from tuner.errors import DefinitionError, LeaseLostError, StoreError
+from tuner.store.attributes import read_attributes
 from tuner.store.database_file import check_file, connector, settled
 
 if TYPE_CHECKING:
@@ -261,7 +262,9 @@ def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
         else:
             # Dropping a storage also drops its pooled connections.
             weakref.finalize(made, made.engine.dispose)
-            return optuna.storages.get_storage(made)
+            opened: Any = optuna.storages.get_storage(made)
+            opened.read_attributes = functools.partial(read_attributes, made.engine)
+            return opened
     raise AssertionError  # pragma: no cover - the loop returns or raises
 
 

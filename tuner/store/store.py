@@ -49,6 +49,7 @@ from tuner.record.small import small_of_search
 from tuner.space.configuration import Configuration, Value
 from tuner.store.decode import HOST, Header, SearchFigureCache, read_record
 from tuner.store.host_part import CONFIGURATION, BlockEnd, BlockStart
+from tuner.store.optuna_storage import import_optuna
 from tuner.store.several_hosts import LEASE_S, Sharing, host_of
 from tuner.store.single_host import SingleHostWriter
 from tuner.store.storage import (
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-__all__ = ["Header", "Storage", "Store", "list_names", "open_all", "sqlite_url"]
+__all__ = ["Header", "Storage", "Store", "sqlite_url"]
 
 
 def sqlite_url(folder: Path) -> str:
@@ -190,7 +191,7 @@ class Store:
             NameTakenError: the storage has a study of this name.
             StoreError: the storage cannot be opened, or somebody removed the record meanwhile.
         """
-        optuna = _optuna()
+        optuna = import_optuna()
         storage = open_storage(url, say)
         goals = goals_of(header.definition)
         if is_sqlite(url):
@@ -256,7 +257,7 @@ class Store:
             UnbegunError: its command ended before the start was complete.
             StoreError: the record does not exist, has another schema, or is damaged.
         """
-        optuna = _optuna()
+        optuna = import_optuna()
         storage = open_storage(url, say, writing=writing)
         where = f"{name!r} in {without_secret(url)}"
         with reading(where):
@@ -504,7 +505,7 @@ class Store:
             Descriptions of the actions.
         """
         mine = [f for f in self._sharing.running() if host_of(f) == self._host]
-        done = [(f.user_attrs.get("state"), self._sharing.abandon(f)) for f in mine]
+        done = [(f.attrs.get("state"), self._sharing.abandon(f)) for f in mine]
         # A block without only its last write is complete.
         return [words for state, words in done if state != "complete"]
 
@@ -567,7 +568,7 @@ class Store:
             trials: called where several hosts measure: their trials are not stored, and follow from
                 their blocks.
         """
-        optuna = _optuna()
+        optuna = import_optuna()
         study = self._search
         if self._host:
             study = optuna.create_study(directions=self._search.directions)
@@ -602,34 +603,6 @@ def _garbage_kept() -> Iterator[None]:
             gc.enable()
 
 
-def list_names(url: Storage, *, writing: bool = False) -> list[str]:
-    """Return the names of the studies in a storage.
-
-    Args:
-        url: URL of the storage.
-        writing: whether to accept an empty database and create its tables.
-
-    Raises:
-        StoreError: the storage cannot be read.
-    """
-    storage = open_storage(url, writing=writing)
-    with reading(without_secret(url)):
-        names: list[str] = _optuna().get_all_study_names(storage)
-    whole = {name.removesuffix("/blocks") for name in names if name.endswith("/blocks")}
-    return sorted(name for name in names if name in whole)
-
-
-def open_all(url: Storage, *, writing: bool = True) -> Iterator[Store]:
-    """Yield the records of a storage, except those with an incomplete start.
-
-    Raises:
-        StoreError: one cannot be read.
-    """
-    for name in list_names(url):
-        with contextlib.suppress(UnbegunError):
-            yield Store.open(url, name, writing=writing)
-
-
 def name_losses(search: optuna.Study, goals: Goals) -> None:
     """Set the names of the objectives' values in an Optuna study."""
     _name_values(
@@ -640,19 +613,10 @@ def name_losses(search: optuna.Study, goals: Goals) -> None:
 def _name_values(study: optuna.Study, names: Sequence[str]) -> None:
     with warnings.catch_warnings():
         # Experimental since 3.2; without it dashboards show "objective 0".
-        warnings.simplefilter("ignore", _optuna().exceptions.ExperimentalWarning)
+        warnings.simplefilter("ignore", import_optuna().exceptions.ExperimentalWarning)
         study.set_metric_names(list(names))
-
-
-def _optuna() -> Any:
-    """Import Optuna late, because it takes most of a second that ``--help`` must not spend."""
-    import optuna
-
-    # Its warnings about unreadable rows contain the rows.
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
 
 
 def _no_sampler() -> Any:
     """Return the cheapest sampler; tuner.search makes proposals, not the record's studies."""
-    return _optuna().samplers.RandomSampler()
+    return import_optuna().samplers.RandomSampler()
