@@ -11,12 +11,15 @@ import contextlib
 import dataclasses
 import functools
 import math
+import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from tuner.errors import DefinitionError, Interrupted, StoreError, TunerError
 from tuner.goals.goals import goals_of
@@ -52,6 +55,8 @@ LONGEST_TEXT = 100_000
 LONGEST_NAME = 200
 LONGEST_PATH = 1_000
 MOST_DEPTH = 16
+_AT_ONCE = 1_000
+"""Windows that are checked together: as many as fit into a processor's cache."""
 LARGEST = 1e18
 """Limit of any number; bytes, and nanoseconds of 30 years, stay below."""
 
@@ -92,7 +97,8 @@ def check_record(record: Record) -> None:
     bare = replace(record, blocks=tuple(replace(block, windows=()) for block in record.blocks))
     msgspec.convert(msgspec.to_builtins(bare), Record, str_keys=True)
     try:
-        _check(record, 0)
+        # A walk through all windows takes much longer, and is needed for the path alone.
+        _check(bare if _windows_obey(record) else record, 0)
     except ValueError as error:
         raise ValueError(str(error).removeprefix(".")) from None
     _check_references(record)
@@ -172,14 +178,22 @@ def _matches(pattern: str, what: str) -> Rule:
     return rule
 
 
-def _within(low: float, high: float, *, unknown: bool = False) -> Rule:
-    """Return a rule for a number in a range; with ``unknown``, NaN is allowed."""
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The rule for a number in a range; with ``unknown``, NaN is allowed."""
 
-    def rule(value: float) -> None:
-        if not (low <= value <= high or (unknown and math.isnan(value))):
-            raise ValueError(f"{value!r} is not within {low:g} to {high:g}")
+    low: float
+    high: float
+    unknown: bool = False
 
-    return rule
+    def __call__(self, value: float) -> None:
+        if not (self.low <= value <= self.high or (self.unknown and math.isnan(value))):
+            raise ValueError(f"{value!r} is not within {self.low:g} to {self.high:g}")
+
+    def hold(self, values: npt.NDArray[np.float64]) -> bool:
+        """Return whether all values are in the range."""
+        inside = (values >= self.low) & (values <= self.high)
+        return bool(np.all(inside | np.isnan(values) if self.unknown else inside))
 
 
 def _each(rule: Rule) -> Rule:
@@ -224,6 +238,7 @@ def _histogram(value: str) -> None:
         unpack(value)
 
 
+_ANY_NUMBER = _Range(-LARGEST, LARGEST, unknown=True)
 _plain_text = _text(LONGEST_FILE)
 _key_text = _text(LONGEST_PATH)
 _digest = _matches("[0-9a-f]{12}", "digest")
@@ -231,17 +246,17 @@ _sha256 = _matches("[0-9a-f]{64}", "SHA-256")
 _kernel_name = _matches(r"(?:net(?:\.[a-z0-9_]+)+|limits\.nofile)", "setting of the network")
 _window = _matches(r"[0-9]{1,9}-[^/\\]{1,200}", "name of a window")
 _version = _text(LONGEST_NAME)
-_instant = _within(0, 1e11)
-_count = _within(0, LARGEST)
-_duration_s = _within(0, 1e9)
-_positive_s = _within(1e-6, 1e9)
-_rate = _within(0, 1e12)
-_share = _within(0, 1)
-_margin = _within(0, 0.999)
-_level = _within(1e-9, 1)
-_figure = _within(0, LARGEST, unknown=True)
-_repeats = _within(0, 1e6)
-_cpus = _each(_within(0, 1e6))
+_instant = _Range(0, 1e11)
+_count = _Range(0, LARGEST)
+_duration_s = _Range(0, 1e9)
+_positive_s = _Range(1e-6, 1e9)
+_rate = _Range(0, 1e12)
+_share = _Range(0, 1)
+_margin = _Range(0, 0.999)
+_level = _Range(1e-9, 1)
+_figure = _Range(0, LARGEST, unknown=True)
+_repeats = _Range(0, 1e6)
+_cpus = _each(_Range(0, 1e6))
 
 _COUNTED = (
     *("connections", "offered", "completed", "timeouts", "unsent", "in_flight", "reconnects"),
@@ -292,10 +307,10 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "capacity_per_s": _rate,
         "rate_per_s": _rate,
         "degrees_of_freedom": _count,
-        "busy_share": _within(0, 1e3),
+        "busy_share": _Range(0, 1e3),
     },
     Gates: {"samples_needed": _count},
-    StallRule: {name: _within(0, 1e9) for name in ("gap_us", "before_us", "after_us", "recovery")},
+    StallRule: {name: _Range(0, 1e9) for name in ("gap_us", "before_us", "after_us", "recovery")},
     Protocol: {
         "frozen_unix_s": _instant,
         "digest": _digest,
@@ -310,8 +325,8 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "alpha": _level,
         "margin": _margin,
         "second_margin": _margin,
-        "sequential_rho": _within(1e-9, 1e9),
-        "sequential_sigma_d": _within(1e-6, 1e3),
+        "sequential_rho": _Range(1e-9, 1e9),
+        "sequential_sigma_d": _Range(1e-6, 1e3),
     },
     Contrast: {"reverted": _digest, "added": _digest, "names": _each(_line)},
     AblationProtocol: {
@@ -328,9 +343,9 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "study": component,
         "protocol": _digest,
         "started_unix_s": _instant,
-        "ratio": _within(0, LARGEST),
-        "low": _within(0, LARGEST),
-        "high": _within(0, LARGEST),
+        "ratio": _Range(0, LARGEST),
+        "low": _Range(0, LARGEST),
+        "high": _Range(0, LARGEST),
     },
     StudyHost: {
         "name": component,
@@ -352,9 +367,9 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "blocks": _repeats,
         "rounds": _repeats,
         "window_s": _positive_s,
-        "within_s": _within(0, LARGEST),
+        "within_s": _Range(0, LARGEST),
         "limit": _line,
-        "busy_share": _within(0, 1e3),
+        "busy_share": _Range(0, 1e3),
         "margin": _margin,
         "capacities_per_s": _each(component),
         "results": _each(_line),
@@ -374,7 +389,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "duration_s": _duration_s,
         "started_unix_s": _instant,
         "completed_per_s": _rate,
-        "excluded_share": _within(0, 1, unknown=True),
+        "excluded_share": _Range(0, 1, unknown=True),
         "errors": _each(_line),
         **dict.fromkeys(_COUNTED, _count),
     },
@@ -392,6 +407,45 @@ def _fields(kind: type) -> tuple[tuple[str, Rule | None], ...]:
     unknown = rules.keys() - set(names)
     assert not unknown, f"{kind.__name__} has no {unknown}"  # noqa: S101 - a slip of ours
     return tuple((name, rules.get(name)) for name in names)
+
+
+def _windows_obey(record: Record) -> bool:
+    """Return whether all windows obey the rules of their fields."""
+    windows = [window for block in record.blocks for window in block.windows]
+    parts = (windows[place : place + _AT_ONCE] for place in range(0, len(windows), _AT_ONCE))
+    return all(map(_obey, parts))
+
+
+def _obey(values: Sequence[Any]) -> bool:
+    """Return whether values of one class obey the rules of all their fields, field by field."""
+    kind: Any = type(values[0])
+    try:
+        return all(
+            _column_obeys(list(map(operator.attrgetter(name), values)), rule)
+            for name, rule in _fields(kind)
+        )
+    except (ValueError, OverflowError):
+        return False
+
+
+def _column_obeys(column: Sequence[Any], rule: Rule | None) -> bool:
+    """Return whether values of a field obey the general rules and its own, or raise ValueError."""
+    kinds = set(map(type, column))
+    for kind in kinds - {bool, type(None)}:
+        found = column if len(kinds) == 1 else [value for value in column if type(value) is kind]
+        if kind in {int, float}:
+            numbers = np.array(found, dtype=np.float64)
+            if not (rule if isinstance(rule, _Range) else _ANY_NUMBER).hold(numbers):
+                return False
+        elif dataclasses.is_dataclass(kind):
+            if not _obey(found):
+                return False
+        else:
+            for value in set(found) if kind is str else filter(None, found):
+                if rule is not None:
+                    rule(value)
+                _check(value, 0)
+    return True
 
 
 def _check(value: object, depth: int) -> None:
