@@ -10,6 +10,7 @@ import pytest
 from tuner.errors import StoreError
 from tuner.judge.results import evaluate
 from tuner.measurement.core_wait import foreign_wait_s
+from tuner.record import file
 from tuner.record.file import read_record, write_record
 from tuner.record.model import Record
 from tuner.record.small import small
@@ -34,6 +35,17 @@ def test_the_same_report_comes_from_it(record: Record, tmp_path: Path) -> None:
     write_record(record, path)
     assert path.read_bytes() == first
     assert len(first) < 1_000_000
+
+
+def test_a_record_that_could_not_be_read_again_is_not_written(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study of more than five hours; its database has no such limit."""
+    monkeypatch.setattr(file, "MOST_VALUES", 1_000)
+    path = tmp_path / "kept" / "record.json.gz"
+    with pytest.raises(StoreError, match=r"too long .* 1,000 values .* record\.db"):
+        write_record(record, path)
+    assert not path.parent.exists()
 
 
 def test_what_no_report_needs_is_left_out(record: Record) -> None:

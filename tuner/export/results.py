@@ -46,18 +46,28 @@ def write_results(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
 
     Returns:
         The paths written.
+
+    Raises:
+        StoreError: a record is too long for an exported file.
     """
     studies = [_published(study) for study in studies]
+    # First, because a record may be too long.
+    written = _write_records(studies, folder)
     specs, titles = for_files(studies)
-    written = write_pictures(specs, titles, folder / "charts", ["svg"])
+    written += write_pictures(specs, titles, folder / "charts", ["svg"])
     page = render_markdown(*studies, pictures=_pictures(studies, titles))
     written += write_files(folder, {"report.md": page})
+    return written + write_files(folder, _configurations(studies))
+
+
+def _write_records(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
+    written = []
     for study in studies:
         case = study.contest.contest.case if study.contest else ""
         path = inside(folder, f"record-{safe(case)}.json.gz" if case else "record.json.gz")
         write_record(study.record, path)
         written.append(path)
-    return written + write_files(folder, _configurations(studies))
+    return written
 
 
 def _published(study: StudyResult) -> StudyResult:

@@ -26,10 +26,20 @@ _GZIP = b"\x1f\x8b"
 
 
 def write_record(record: Record, path: Path) -> None:
-    """Write a record; the same record gives the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a record; the same record gives the same bytes.
+
+    Raises:
+        StoreError: it is larger than `read_record` accepts.
+    """
     # Not strict JSON: unknown values are NaN, which must survive.
     text = json.dumps(msgspec.to_builtins(small(record)), separators=(",", ":")).encode()
+    if len(text) > MOST_BYTES or _values_in(text) > MOST_VALUES:
+        raise StoreError(
+            f"the record of {record.name!r} is too long for an exported file, which may have"
+            f" {MOST_VALUES:,} values and {MOST_BYTES >> 20} MiB; keep the study's folder instead:"
+            " its record.db may be longer"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text, compresslevel=9, mtime=0))
 
 
@@ -82,6 +92,11 @@ def _text_of(content: bytes) -> bytes:
             raise ValueError(f"larger than {MOST_BYTES >> 20} MiB, which no record is")
         if not reader.eof:
             raise ValueError("it is truncated")
-    if sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
+    if _values_in(text) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values, which no record has")
     return text
+
+
+def _values_in(text: bytes) -> int:
+    """Return an upper limit for the number of values in JSON."""
+    return 1 + sum(map(text.count, (b",", b"[", b"{")))
