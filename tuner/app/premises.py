@@ -294,10 +294,7 @@ class ThisMachine:
                     stop_lab(claim)
                 shutil.rmtree(place, ignore_errors=True)
                 shutil.rmtree(work, ignore_errors=True)
-                # With too many open files nothing can be found or removed. The claim stays then,
-                # so that the next command retries.
-                if not place.exists():
-                    local.release(claim)
+                local.release(claim)
 
 
 class Fleet:

@@ -227,8 +227,13 @@ def _read_claim(path: Path) -> Claim:
 
 
 def release(found: Claim) -> None:
-    """Remove a claim, once its lab is stopped."""
-    claim_path(found).unlink(missing_ok=True)
+    """Remove the claim of a stopped lab.
+
+    It stays while the lab's folder is on this machine, so that the next command retries: with too
+    many open files nothing can be removed.
+    """
+    if found.inventory or not Path(found.lab).exists():
+        claim_path(found).unlink(missing_ok=True)
 
 
 def claim_path(found: Claim) -> Path:

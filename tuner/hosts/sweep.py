@@ -117,8 +117,7 @@ def _swept(stray: local.Claim, restore: Restore) -> str:
     except (HostError, DefinitionError) as error:
         return f"processes that {study} left could not be stopped yet: {error}"
     shutil.rmtree(stray.work, ignore_errors=True)
-    if not Path(stray.lab).exists():
-        local.release(stray)
+    local.release(stray)
     return words
 
 
