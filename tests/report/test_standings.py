@@ -13,7 +13,7 @@ from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.report.contest_tables import brief
-from tuner.report.standings import orders, other_pairs
+from tuner.report.standings import legend, orders, other_pairs
 from tuner.stats.verdict import VerdictKind
 
 RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results"
@@ -83,6 +83,23 @@ def test_pairs_that_are_not_in_a_line_have_a_sentence() -> None:
         assert one.partition("-")[0] == other.partition("-")[0]
     assert orders(with_two(five())) == []
     assert other_pairs(with_two(five())) == brief(with_two(five()))
+
+
+def test_a_difference_without_a_claim_is_seen_or_nothing_is_shown() -> None:
+    """An interval without 1 is mentioned with its size, and the legend says why it is no claim."""
+    result = five()
+    sentences = dict(line.split(": ") for line in brief(result))
+    unclaimed = [row for row in result.compared if row.verdict.kind is VerdictKind.INCONCLUSIVE]
+    seen = [row for row in unclaimed if row.verdict.estimate.excludes_no_change]
+    assert 0 < len(seen) < len(unclaimed)
+    for row in unclaimed:
+        parts = sentences[f"{row.claim.arm} against {row.claim.against}"].split("; ")
+        (part,) = (part for part in parts if row.objective.words in part)
+        assert part.startswith("seen, but not claimed, in" if row in seen else "nothing shown in")
+        assert (f"{row.objective.words} (" in part) is (row in seen)
+    assert any(sentence.startswith("Seen, but not claimed: ") for sentence in legend(result))
+    claimed = replace(result, compared=tuple(r for r in result.compared if r not in unclaimed))
+    assert len(legend(claimed)) == 1
 
 
 def test_of_throughput_the_most_is_best() -> None:

@@ -11,7 +11,7 @@ from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
 from tuner.report.markdown import document, plain
-from tuner.report.standings import LEGEND, orders, other_pairs
+from tuner.report.standings import legend, orders, other_pairs
 from tuner.words.figures import moment
 
 _HEAD = """\
@@ -69,18 +69,17 @@ def _entry(name: str, records: Sequence[Record]) -> list[str]:
     )
     files = " · ".join([f"[report]({quote(name)}/report.md)", *_configurations(records, name)])
     lines = [f"## {plain(name)}", "", plain(_summary(first)), "", f"*{plain(where)}* · {files}", ""]
-    legend: list[str] = []
+    legends: dict[str, None] = {}
     for record in records:
         found = evaluate(record)
         if found.contest is None:
             lines.append(f"- {plain(found.sentence)}")
             continue
         case = f"{found.contest.contest.case}: " if found.contest.contest.case else ""
-        if ranked := orders(found.contest):
-            legend = ["", f"*{plain(LEGEND)}*"]
-        points = [*ranked, *other_pairs(found.contest)]
+        legends |= dict.fromkeys(legend(found.contest))
+        points = [*orders(found.contest), *other_pairs(found.contest)]
         lines += [f"- {plain(case + line)}" for line in points]
-    return lines + legend
+    return [*lines, "", f"*{plain(' '.join(legends))}*"] if legends else lines
 
 
 def _summary(record: Record) -> str:

@@ -22,7 +22,7 @@ from tuner.report.contest_tables import (
 )
 from tuner.report.embed import Spec
 from tuner.report.section import Picture, Section, Table
-from tuner.report.standings import LEGEND, orders, other_pairs
+from tuner.report.standings import legend, orders, other_pairs
 
 LADDER_TITLES = {
     "ladder-latency": "p99 against offered rate",
@@ -107,13 +107,13 @@ def _case(result: ContestResult, place: int, specs: Mapping[str, Spec]) -> Secti
         )
 
     head, rows = arm_table(result)
-    ranked = orders(result)
+    words = " ".join(legend(result))
     parts = [_ratios(result, pictures), _published(result), *_ladder(result, pictures)]
     return Section(
         result.contest.case or "Result",
         case_anchor(place),
-        f"{result.sentence}. {LEGEND}" if ranked else result.sentence,
-        points=(*ranked, *other_pairs(result)),
+        f"{result.sentence}. {words}" if words else result.sentence,
+        points=(*orders(result), *other_pairs(result)),
         tables=(Table(head, tuple(rows)),),
         parts=tuple(part for part in parts if part.tables),
     )

@@ -36,8 +36,8 @@ def brief(result: ContestResult, *, without: Collection[tuple[str, str]] = ()) -
         if pair in without:
             continue
         parts = []
-        for kind, word in _BRIEF.items():
-            names = [_change(row) for row in rows if row.verdict.kind is kind]
+        for word in (*_BRIEF.values(), SEEN, _NOTHING):
+            names = [_change(row) for row in rows if _outcome(row) == word]
             parts += [f"{word} {', '.join(names)}"] if names else []
         lines.append(f"{' against '.join(pair)}: {'; '.join(parts)}")
     return lines
@@ -55,14 +55,22 @@ _BRIEF = {
     VerdictKind.BETTER: "better in",
     VerdictKind.WORSE: "worse in",
     VerdictKind.EQUIVALENT: "equal in",
-    VerdictKind.INCONCLUSIVE: "nothing shown in",
 }
+SEEN = "seen, but not claimed, in"
+"""Figures with an interval that leaves out no change, and no claim."""
+_NOTHING = "nothing shown in"
+
+
+def _outcome(row: Judged) -> str:
+    """Return the words for what a comparison shows."""
+    seen = row.verdict.estimate.excludes_no_change
+    return _BRIEF.get(row.verdict.kind, SEEN if seen else _NOTHING)
 
 
 def _change(row: Judged) -> str:
     """Return ``p50 (−32 %)``; far from one as a factor: ``memory (6.11 times)``."""
     name, found = row.objective.words, row.verdict.estimate.ratio
-    if row.verdict.kind not in {VerdictKind.BETTER, VerdictKind.WORSE}:
+    if _outcome(row) in {_BRIEF[VerdictKind.EQUIVALENT], _NOTHING}:
         return name
     if found >= _FACTOR:
         return f"{name} ({found:.3g} times)"

@@ -11,13 +11,17 @@ import math
 
 from tuner.goals.objective import Objective
 from tuner.judge.contest_results import ContestResult
-from tuner.report.contest_tables import brief, compared_figures
+from tuner.report.contest_tables import SEEN, brief, compared_figures
 from tuner.stats.verdict import VerdictKind
 from tuner.words.figures import figure
 
-LEGEND = (
+_ORDER_LEGEND = (
     "Servers in a line begin with the best. Between neighbours, < and > mark a difference that is"
     " shown, = marks equal figures, and ~ means that nothing is shown."
+)
+_SEEN_LEGEND = (
+    "Seen, but not claimed: the interval leaves out no change, but the difference is not shown to"
+    " exceed the margin, for all claims of the contest together."
 )
 _FEWEST = 3
 
@@ -41,6 +45,12 @@ def other_pairs(result: ContestResult) -> list[str]:
         pair for labels in _kinds(result).values() for pair in itertools.permutations(labels, 2)
     }
     return brief(result, without=ranked)
+
+
+def legend(result: ContestResult) -> list[str]:
+    """Return sentences about the signs and words in the lines of ``orders`` and ``other_pairs``."""
+    seen = any(SEEN in line for line in other_pairs(result))
+    return [_ORDER_LEGEND] * bool(orders(result)) + [_SEEN_LEGEND] * seen
 
 
 def _kinds(result: ContestResult) -> dict[str, list[str]]:
