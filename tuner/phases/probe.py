@@ -76,8 +76,8 @@ def settle(
     """
     if bench.goals.mode == "closed" or bench.goals.seek:
         # A closed loop is sliced by time alone; a search for a rate has windows at many rates.
-        length_ms = _SLICES_MS[1] if _can(bench) and not bench.goals.seek else 0.0
-        return Sampling(1.0, length_ms), load
+        sliced = _can(bench) and not bench.goals.seek
+        return Sampling(1.0, _closed_slice_ms(bench, capacity) if sliced else 0.0), load
     sampling, busy = _probe(bench, configuration, load.rate_per_s)
     load = load.probed(busy)
     for _ in range(MOST_MOVES):
@@ -135,6 +135,17 @@ def _can(bench: Bench) -> bool:
     """Return whether arms can share windows: a profile or a recording needs whole windows."""
     even = isinstance(bench.workload.arrival, str)
     return bench.generator.instrument.slices and bench.slices and not bench.exclusive and even
+
+
+def _closed_slice_ms(bench: Bench, capacity: Capacity) -> float:
+    """Return the length of slices in a closed loop; 0 for windows, if none is long enough.
+
+    The requests under way at its ends are an error of about the time of one answer in each slice,
+    which is longer for a slower arm.
+    """
+    answer_ms = 1e3 * bench.workload.requests_in_flight / capacity.per_s
+    longer = (ms for ms in _SLICES_MS[1:] if ms >= _LEAST_MULTIPLE * answer_ms)
+    return next(longer, 0.0)
 
 
 def sampling(
