@@ -14,6 +14,7 @@ from tuner.errors import HostError
 from tuner.judge.comparison import Comparison, Judged
 from tuner.judge.contest import (
     arms_figures,
+    block_cost_s,
     complete,
     family,
     least_blocks,
@@ -226,6 +227,25 @@ def test_a_comparison_with_time_has_the_starts_that_a_gain_needs() -> None:
         assert plan.cost_s(2) <= time_s
     brief = plan_contest(40.0, 2, 20_000.0, claims=4, mode="open", ladder=False)
     assert least_blocks(4) <= brief.blocks < LEAST_STARTS
+
+
+def test_more_time_is_more_starts_rather_than_longer_blocks() -> None:
+    """Blocks are as short as they can be without losing a fifth of the measuring time."""
+    plan = plan_contest(1_800.0, 5, 500.0, claims=24, mode="open", ladder=False)
+    assert plan.blocks >= 2 * LEAST_STARTS
+    measured_s = plan.blocks * plan.block.measured_s(5)
+    longer = replace(plan.block, rounds=4)
+    assert measured_s > 0.8 * 1_800.0 * longer.measured_s(5) / block_cost_s(longer, 5)
+    assert plan.cost_s(5) <= 1_800.0
+
+
+def test_a_ladder_leaves_the_blocks_what_it_does_not_need() -> None:
+    """Rates and passes of a ladder are limited."""
+    time_s = 5_000.0
+    plan = plan_contest(time_s, 15, 12_000.0, claims=180, mode="open", ladder=True)
+    assert plan.ladder is not None
+    assert plan.rungs * plan.passes * block_cost_s(plan.ladder, 15) < 0.6 * time_s
+    assert 0.9 * time_s < plan.cost_s(15) <= time_s
 
 
 def test_windows_of_a_closed_loop_are_as_long_as_the_slowest_arm_needs() -> None:

@@ -57,14 +57,25 @@ from tuner.workload.workload import Workload
 
 TOO_SHORT_S = 10.0
 """Least time of the common blocks."""
-SEARCH_SHARE = 0.4
-"""Share of a contest's time for the search of tuned configurations."""
+_SEARCH_SHARE = 0.4
+_LONGEST_SEARCH_S = 900.0
+"""Longest search for a tuned configuration; the searches of studies of ten minutes have four."""
 _WITHIN_SHARE = 0.2
 """Share of a window within which an answer is in time; at most the workload's timeout.
 
 The queue of an overloaded server grows during the whole window, and in a short one it does not
 reach a client's timeout.
 """
+
+
+def search_time_s(time_s: float, searches: int) -> float:
+    """Return the time of each search of a contest.
+
+    Args:
+        time_s: time of the whole contest.
+        searches: number of the searches, which have at most two fifths of it together.
+    """
+    return min(_LONGEST_SEARCH_S, _SEARCH_SHARE * time_s / searches) if searches else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from string import ascii_lowercase
 from tuner.app import dry_run, results
 from tuner.app.caller import Caller
 from tuner.app.contests import (
-    SEARCH_SHARE,
     TOO_SHORT_S,
     Entry,
     Meeting,
@@ -19,6 +18,7 @@ from tuner.app.contests import (
     hold,
     look,
     parse_entry,
+    search_time_s,
     tune,
 )
 from tuner.app.generator_size import sized_by_option
@@ -205,7 +205,7 @@ def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = No
     place = RunFolder(folder, caller, match.as_dict(), resume=resume)
     title = " against ".join(_title(entry, found[entry.served_by]) for entry in entries)
     wanted = [entry for entry in entries if entry.kind == TUNED]
-    search_s = SEARCH_SHARE * base.time_s if wanted else 0.0
+    search_s = search_time_s(base.time_s, len(wanted))
     progress.note(f"seed {base.seed}")
     progress.note(
         f"{title}; {duration(base.time_s)}, or longer if the last claim needs more blocks;"
@@ -220,9 +220,8 @@ def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = No
     ):
         for entry in wanted:
             server, seen = entry.server, found[entry.served_by]
-            time_s = search_s / len(wanted)
             letter = f"-{entry.letter}" if entry.letter else ""
-            own = replace(seen.definition, name=f"{name}.tuned-{server}{letter}", time_s=time_s)
+            own = replace(seen.definition, name=f"{name}.tuned-{server}{letter}", time_s=search_s)
             best = tune(replace(seen, definition=own), place, rules)
             if best is None:
                 raise HostError(
@@ -245,7 +244,7 @@ def meet(match: Match, caller: Caller, *, resume: bool, metrics: str | None = No
                 limit=limit,
                 rate_per_s=base.rate_per_s,
                 ladder=match.ladder,
-                time_s=max(TOO_SHORT_S, base.time_s - search_s),
+                time_s=max(TOO_SHORT_S, base.time_s - len(wanted) * search_s),
             ),
             place,
         )

@@ -9,7 +9,7 @@ import click
 
 from tuner.app import dry_run, results
 from tuner.app.caller import Caller
-from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
+from tuner.app.contests import Entry, Meeting, RunFolder, hold, look, search_time_s, tune
 from tuner.app.generator_size import sized_by_option
 from tuner.app.metrics_server import check_listen, run_metrics
 from tuner.app.option_words import overrides
@@ -302,11 +302,11 @@ class _Run:
     def search(self, servers: Sequence[str]) -> tuple[dict[str, Configuration], dict[str, str]]:
         """Return the tuned configuration of each server, and the studies that found them."""
         case = self.experiment.case(self.experiment.tune)
-        wanted = [server for server in servers if server in self.experiment.tuned]
+        wanted = self._searched(servers)
         if not wanted:
             return {}, {}
         found = self.look(case, wanted, watch=True)
-        each_s = SEARCH_SHARE * self.experiment.time_s / len(found)
+        each_s = search_time_s(self.experiment.time_s, len(wanted))
         tuned: dict[str, Configuration] = {}
         names: dict[str, str] = {}
         for server, seen in found.items():
@@ -317,6 +317,10 @@ class _Run:
                 tuned[server], names[server] = best, name
         return tuned, names
 
+    def _searched(self, servers: Sequence[str]) -> list[str]:
+        """Return the servers with a search for their tuned configuration."""
+        return [server for server in servers if server in self.experiment.tuned]
+
     def case(
         self,
         case: Case,
@@ -326,6 +330,8 @@ class _Run:
     ) -> Record:
         """Measure one case and return its record."""
         experiment = self.experiment
+        searches = len(self._searched(servers))
+        searches_s = searches * search_time_s(experiment.time_s, searches)
         found = self.look(case, servers, watch=not tuned[0])
         _, scaling = self.workload(case)
         if case.name != experiment.tune:
@@ -351,7 +357,7 @@ class _Run:
                 limit=experiment.limit,
                 rate_per_s=case.rate_per_s,
                 ladder=experiment.ladder,
-                time_s=(1 - SEARCH_SHARE) * experiment.time_s / cases,
+                time_s=(experiment.time_s - searches_s) / cases,
                 scaling=scaling,
                 published=experiment.published,
                 published_name=experiment.name,

@@ -35,10 +35,14 @@ COMPARED: Mapping[Mode, tuple[str, ...]] = {
     "closed": ("throughput", "cpu", "memory"),
 }
 """Figures by which arms are compared, by mode of the load."""
-MOST_BLOCKS = 30
+MOST_BLOCKS = 60
+_MOST_ROUNDS = 4
+_NEARLY = 0.8
+"""Share of the longest possible measuring time that is enough for more and shorter blocks."""
 _ANSWERS = 1_000
 """Answers of a window in a closed loop if the time allows: their number then varies by 3 %."""
 _LEAST_PASSES = 3
+_MOST_PASSES = 8
 _MOST_RUNGS = 12
 _LEAST_RUNGS = 6
 _LADDER_SHARE = 0.6
@@ -88,7 +92,10 @@ def plan_contest(
 ) -> ContestPlan:
     """Plan the blocks: at least as many as the claims need, even beyond the time.
 
-    There are as many as whole arms need starts (`tuner.judge.support`) if the time holds them.
+    There are as many as whole arms need starts (`tuner.judge.support`) if the time holds them. With
+    more time there are more blocks rather than longer ones: each is a further start of every arm,
+    and Holm's procedure needs a small p for the first of many claims. A ladder leaves them the time
+    that it has no use for.
 
     Windows have the 10,000 samples for p99 if the time allows, and fewer otherwise; the record has
     the number. In a closed loop they have 1,000 answers, or fewer likewise.
@@ -117,33 +124,37 @@ def plan_contest(
         found = BlockPlan(rounds, seconds, fresh_s, settle_s)
         return found if open_loop else for_slow_server(found, rate_per_s, in_flight)
 
-    def affordable(blocks: int, fewest: int) -> int:
-        """Return the most rounds with which a number of blocks fits; 0 if none does."""
-        fitting = (
-            rounds
-            for rounds in range(fewest, 5)
-            if blocks * block_cost_s(block(rounds, window_s), arms) <= share * time_s
-        )
-        return max(fitting, default=0)
+    step = block(1, min(1.0, max(0.5, window_s))) if ladder else None
+    rungs = passes = 0
+    blocks_s = time_s
+    if step is not None:
+        cost_s = block_cost_s(step, arms)
+        slots = (1 - share) * time_s / cost_s
+        rungs = max(_LEAST_RUNGS, min(_MOST_RUNGS, int(slots / _LEAST_PASSES)))
+        passes = max(_LEAST_PASSES, min(_MOST_PASSES, int(slots / rungs)))
+        blocks_s = max(share * time_s, time_s - rungs * passes * cost_s)
 
-    each = block(affordable(wanted, 1) or affordable(least, 2) or 1, window_s)
-    blocks = int(share * time_s / block_cost_s(each, arms))
+    def in_time(rounds: int) -> int:
+        return int(blocks_s / block_cost_s(block(rounds, window_s), arms))
+
+    def affordable(blocks: int, fewest: int) -> list[int]:
+        """Return the numbers of rounds with which a number of blocks fits."""
+        return [n for n in range(fewest, _MOST_ROUNDS + 1) if in_time(n) >= blocks]
+
+    rounds = affordable(wanted, 1) or affordable(least, 2) or [1]
+    measured = {n: n * min(MOST_BLOCKS, in_time(n)) for n in rounds}
+    enough = _NEARLY * max(measured.values())
+    each_rounds = next(n for n in rounds if measured[n] >= enough)
+    each = block(each_rounds, window_s)
     held = math.floor(rate_per_s * each.window_s / allowance)
-    found = ContestPlan(
+    return ContestPlan(
         block=each,
-        blocks=max(least, min(MOST_BLOCKS, blocks)),
-        ladder=None,
-        rungs=0,
-        passes=0,
+        blocks=max(least, min(MOST_BLOCKS, in_time(each_rounds))),
+        ladder=step,
+        rungs=rungs,
+        passes=passes,
         samples_needed=max(1, min(samples, held)),
     )
-    if not ladder:
-        return found
-    step = block(1, min(1.0, max(0.5, window_s)))
-    slots = (1 - share) * time_s / block_cost_s(step, arms)
-    rungs = max(_LEAST_RUNGS, min(_MOST_RUNGS, int(slots / _LEAST_PASSES)))
-    passes = max(_LEAST_PASSES, min(8, int(slots / rungs)))
-    return ContestPlan(found.block, found.blocks, step, rungs, passes, found.samples_needed)
 
 
 @dataclass(frozen=True, slots=True)
