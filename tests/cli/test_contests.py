@@ -369,7 +369,7 @@ def test_the_list_of_experiments_has_their_subjects_and_times(tuner: Tuner) -> N
     """For people and for scripts."""
     said = tuner("studies").out
     assert "https-proxy-500" in said
-    assert "20 min" in said
+    assert "1 h 30 min" in said
     found = json.loads(tuner("studies", "--json").out)["experiments"]
     assert {entry["name"] for entry in found} >= {"http3-page", "reverse-proxy-ladder"}
     assert all(entry["time_s"] > 0 for entry in found)
