@@ -108,6 +108,13 @@ def check_record(record: Record) -> None:
         raise ValueError(f"definition: {error}") from error
 
 
+def values_in(text: str | bytes) -> int:
+    """Return an upper limit for the number of values in JSON, each of some 100 bytes of memory."""
+    if isinstance(text, str):
+        return 1 + sum(map(text.count, ",[{"))
+    return 1 + sum(map(text.count, (b",", b"[", b"{")))
+
+
 # --- rules for single values ------------------------------------------------------------------
 
 

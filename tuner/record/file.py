@@ -15,7 +15,7 @@ import msgspec
 
 from tuner.errors import StoreError
 from tuner.reading.inputs import read_input
-from tuner.record.check import check_record, reading
+from tuner.record.check import check_record, reading, values_in
 from tuner.record.model import SCHEMA_VERSION, Record
 from tuner.record.small import small
 
@@ -33,7 +33,7 @@ def write_record(record: Record, path: Path) -> None:
     """
     # Not strict JSON: unknown values are NaN, which must survive.
     text = json.dumps(msgspec.to_builtins(small(record)), separators=(",", ":")).encode()
-    if len(text) > MOST_BYTES or _values_in(text) > MOST_VALUES:
+    if len(text) > MOST_BYTES or values_in(text) > MOST_VALUES:
         raise StoreError(
             f"the record of {record.name!r} is too long for an exported file, which may have"
             f" {MOST_VALUES:,} values and {MOST_BYTES >> 20} MiB; keep the study's folder instead:"
@@ -92,11 +92,6 @@ def _text_of(content: bytes) -> bytes:
             raise ValueError(f"larger than {MOST_BYTES >> 20} MiB, which no record is")
         if not reader.eof:
             raise ValueError("it is truncated")
-    if _values_in(text) > MOST_VALUES:
+    if values_in(text) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values, which no record has")
     return text
-
-
-def _values_in(text: bytes) -> int:
-    """Return an upper limit for the number of values in JSON."""
-    return 1 + sum(map(text.count, (b",", b"[", b"{")))

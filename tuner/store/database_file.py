@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from tuner.record.check import reading
+from tuner.record.check import reading, values_in
 
 MOST_BYTES = 1 << 30
 """Size limit of a file; 24 hours of windows need a third of it."""
@@ -128,18 +128,13 @@ def _check_schema(connection: sqlite3.Connection) -> None:
 
 def _check_content(connection: sqlite3.Connection) -> None:
     # In SQL this count of a long record takes longer than reading it.
-    connection.create_function("values_in", 1, _values_in, deterministic=True)
+    connection.create_function("values_in", 1, values_in, deterministic=True)
     total = 0
     for table in _JSON:
-        statement = f"SELECT total(values_in(CAST(value_json AS TEXT))) FROM {table}"  # noqa: S608 - ours
+        statement = f"SELECT total(values_in(CAST(coalesce(value_json, '') AS TEXT))) FROM {table}"  # noqa: S608 - ours
         total += connection.execute(statement).fetchone()[0]
     if total > MOST_VALUES:
         raise ValueError(f"it holds more than {MOST_VALUES:,} values, which no record does")
-
-
-def _values_in(text: str | None) -> int:
-    """Return an upper limit for the number of values in JSON."""
-    return 1 + sum(map(text.count, ",[{")) if text else 0
 
 
 def _roll_back(path: Path) -> None:

@@ -151,7 +151,8 @@ class HostPart:
     def __init__(self, storage: Any, study: str, host: str, *, own: bool) -> None:
         self.host = host
         self._trials = StudyTrials(storage, f"{study}/on/{host}", begin=own)
-        self._all = self._trials.all_again if own else self._trials.all
+        self.trials = self._trials.all_again if own else self._trials.all
+        """Read the trials of the part."""
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -182,33 +183,38 @@ class HostPart:
 
     def shut(self, block: int) -> list[Measurement]:
         """Close a block by its number; return its windows."""
-        for stored in self._all():
+        for stored in self.trials():
             if stored.attrs[_BLOCK] == block and not stored.finished:
                 self.close(self._trials.id_of(stored.number))
-        return self.windows({block}).get(block, [])
+        return windows_in(self.trials(), {block}).get(block, [])
 
-    def windows(self, blocks: Container[int]) -> dict[int, list[Measurement]]:
-        """Return the windows of some of the host's blocks, by block."""
-        return {
-            block: [msgspec.convert(value, Measurement) for value in found.values()]
-            for block, found in self._attrs(WINDOW, blocks).items()
-        }
 
-    def texts(self) -> dict[str, ConfigurationRecord]:
-        """Return texts of the configurations that blocks of this host first tried, by digest."""
-        return {
-            key.removeprefix(CONFIGURATION): msgspec.convert(value, ConfigurationRecord)
-            for found in self._attrs(CONFIGURATION).values()
-            for key, value in found.items()
-        }
+def windows_in(
+    trials: Iterable[StoredTrial], blocks: Container[int]
+) -> dict[int, list[Measurement]]:
+    """Return the windows of some blocks in a host's part, by block."""
+    return {
+        block: [msgspec.convert(value, Measurement) for value in found.values()]
+        for block, found in _attrs(trials, WINDOW, blocks).items()
+    }
 
-    def _attrs(
-        self, prefix: str, blocks: Container[int] | None = None
-    ) -> dict[int, dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
-        for stored in self._all():
-            block = stored.attrs[_BLOCK]
-            if blocks is None or block in blocks:
-                attrs = {key: stored.attrs[key] for key in stored.attrs if key.startswith(prefix)}
-                found.setdefault(block, {}).update(attrs)
-        return found
+
+def texts_in(trials: Iterable[StoredTrial]) -> dict[str, ConfigurationRecord]:
+    """Return texts of the configurations that a host's blocks first tried, by digest."""
+    return {
+        key.removeprefix(CONFIGURATION): msgspec.convert(value, ConfigurationRecord)
+        for found in _attrs(trials, CONFIGURATION).values()
+        for key, value in found.items()
+    }
+
+
+def _attrs(
+    trials: Iterable[StoredTrial], prefix: str, blocks: Container[int] | None = None
+) -> dict[int, dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for stored in trials:
+        block = stored.attrs[_BLOCK]
+        if blocks is None or block in blocks:
+            attrs = {key: stored.attrs[key] for key in stored.attrs if key.startswith(prefix)}
+            found.setdefault(block, {}).update(attrs)
+    return found

@@ -46,6 +46,8 @@ from tuner.store.host_part import (
     last_s,
     number_of,
     read_shared,
+    texts_in,
+    windows_in,
 )
 from tuner.store.lease import Lease, LeaseWatch
 from tuner.store.optuna_storage import StudyTrials, unless_ended
@@ -297,7 +299,8 @@ class Sharing:
             for s in shared
             if not here or (s.begun.host == here and s.begun.phase != "search")
         }
-        windows = {name: part.windows(whole) for name, part in parts.items()}
+        stored = {name: part.trials() for name, part in parts.items()}
+        windows = {name: windows_in(trials, whole) for name, trials in stored.items()}
         hosts = {name: read_host(part.attrs) for name, part in parts.items()}
         hosts = dict(sorted(hosts.items(), key=lambda entry: (entry[1].joined_unix_s, entry[0])))
         over = "search_ended" in attrs and not any(
@@ -318,8 +321,8 @@ class Sharing:
             t.digest: ConfigurationRecord(t.space, t.digest, t.values, "") for t in values
         }
         if not here:
-            for part in parts.values():
-                configurations |= part.texts()
+            for found in stored.values():
+                configurations |= texts_in(found)
         record = replace(record, configurations={**configurations, **record.configurations})
         return record if here else in_order(record)
 
