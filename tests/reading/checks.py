@@ -7,7 +7,7 @@ with changed seeds, and with every input that once failed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tuner.errors import DefinitionError, StoreError
 from tuner.hosts.reason import reason
 from tuner.reading import apache_text, caddyfile_text, envoy_text, haproxy_text, nginx_text
 from tuner.reading.access_log import LogReader
-from tuner.reading.located import parse_yaml
+from tuner.reading.located import Node, parse_yaml
 from tuner.reading.log_notation import given_format
 from tuner.reading.statement import Statement, options
 from tuner.record.file import record_of
@@ -62,11 +62,14 @@ def configuration(data: bytes) -> None:
 
 
 def definition(data: bytes) -> None:
-    """A YAML file of ours is a tree of texts, or refused by one line."""
+    """A YAML file of ours is a tree of texts that can be written, or refused by one line."""
     try:
-        parse_yaml(data.decode("utf-8", "replace"), "fuzz.yaml")
+        read = parse_yaml(data.decode("utf-8", "replace"), "fuzz.yaml")
     except DefinitionError as error:
         _words(str(error))
+    else:
+        for text in _texts(read):
+            text.encode()
 
 
 def log(data: bytes) -> None:
@@ -128,6 +131,19 @@ def seeds(name: str) -> list[bytes]:
 def failed(name: str) -> list[bytes]:
     """Return the inputs on which a reader's check once failed."""
     return [file.read_bytes() for file in sorted((_FOLDER / "failed").glob(f"{name}/*"))]
+
+
+def _texts(node: Node) -> Iterator[str]:
+    """Yield all keys and values of a file."""
+    if isinstance(node.content, str):
+        yield node.content
+    elif isinstance(node.content, tuple):
+        for each in node.content:
+            yield from _texts(each)
+    else:
+        yield from node.content
+        for each in node.content.values():
+            yield from _texts(each)
 
 
 def _words(text: str) -> None:

@@ -50,6 +50,11 @@ def test_every_node_knows_its_line() -> None:
         ),
         ("a: 1\n---\nb: 2\n", "f.yaml:2: a second document; a file holds one document"),
         ("a: [1, 2", "f.yaml:1: is not YAML: expected ',' or ']', but got '<stream end>'"),
+        (
+            'a: 1\nb: "\\U00110000"',
+            "f.yaml:2: is not YAML: an escape that is not a Unicode character",
+        ),
+        ('a: "\\ud800"', "f.yaml:1: is not YAML: an escape that is not a Unicode character"),
         ("a: 1\n b: 2\n", "f.yaml:2: is not YAML: mapping values are not allowed here"),
         ("[a, b]: 1", "f.yaml:1: a key must be text"),
         ("a: \x07", "f.yaml: is not YAML: special characters are not allowed"),

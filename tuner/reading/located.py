@@ -255,7 +255,7 @@ def parse_yaml(text: str, path: str) -> Node:
         return builder.document(yaml.parse(text, Loader=yaml.CSafeLoader))
     try:
         # The scanner runs on demand, so its errors surface here too.
-        return builder.document(yaml.parse(text, Loader=yaml.SafeLoader))
+        return builder.document(yaml.parse(text, Loader=_PlainLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
@@ -263,6 +263,29 @@ def parse_yaml(text: str, path: str) -> Node:
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or str(error)
         raise DefinitionError(f"is not YAML: {reason}", path=path) from None
+
+
+class _PlainLoader(yaml.SafeLoader):
+    r"""PyYAML's loader in Python, which refuses the escapes that the one in C refuses.
+
+    By itself it gives ``\U00110000`` to ``chr``, and takes half of a surrogate pair for text.
+    """
+
+    def scan_flow_scalar_non_spaces(
+        self,
+        double: bool,  # noqa: FBT001 - as in PyYAML
+        start_mark: yaml.Mark,
+    ) -> list[str]:
+        """Return the next characters of a quoted text."""
+        mark = self.get_mark()
+        problem = "an escape that is not a Unicode character"
+        try:
+            chunks: list[str] = super().scan_flow_scalar_non_spaces(double, start_mark)
+        except (ValueError, OverflowError):
+            raise yaml.scanner.ScannerError(None, None, problem, mark) from None
+        if any("\ud800" <= letter <= "\udfff" for chunk in chunks for letter in chunk):
+            raise yaml.scanner.ScannerError(None, None, problem, mark)
+        return chunks
 
 
 class _Builder:
