@@ -45,6 +45,22 @@ def test_who_gets_which_core(cpus: tuple[int, ...], backend: bool, expected: Cor
 
 
 @pytest.mark.parametrize(
+    ("split", "words"),
+    [
+        (CoreSplit((0,), (1,), (), shared=False), "generator 0, server 1"),
+        (
+            CoreSplit((0,), (2, 3, 4, 5), (6, 7), shared=False),
+            "generator 0, server 2-5, backend 6-7",
+        ),
+        (CoreSplit((3,), (3,), (3,), shared=True), "3, shared by server and generator"),
+    ],
+)
+def test_a_split_is_written_with_cpus_as_the_kernel_does(split: CoreSplit, words: str) -> None:
+    """One way for the terminal and the report."""
+    assert split.words == words
+
+
+@pytest.mark.parametrize(
     ("version", "expected"),
     [("1.22.1", (1, 22, 1)), ("1.26", (1, 26)), ("2.8.4", (2, 8, 4))],
 )

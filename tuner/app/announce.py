@@ -9,12 +9,8 @@ from tuner.app.progress import RunProgress
 from tuner.definition.sampler_names import AUTO
 from tuner.definition.study import StudyDefinition
 from tuner.judge.forecast import Forecast, forecast
-from tuner.machine.topology import cpu_ranges
 from tuner.own.installed import installed
 from tuner.stats.words import counted
-
-_MOST_LISTED = 4
-"""CPUs that are listed one by one; more are written as ranges."""
 
 
 def announce(
@@ -38,16 +34,15 @@ def announce_installed(definition: StudyDefinition, progress: RunProgress) -> No
 
 def rows(found: Preflight, folder: Path, *, what: str, search: bool = True) -> dict[str, str]:
     """Return the study's subject, host, search and expected duration by their titles."""
-    definition, cores = found.definition, found.cores
+    definition = found.definition
     searched = [p.name for p in found.space.searched(definition.allow)]
     server, host, workload = found.server, found.host, found.workload
-    backend = f", backend {_ids(cores.backend)}" if cores.backend else ""
     made = {
         what: f"{server.words}, objective {found.goals.words}",
         "workload": f"{workload.name}: {workload.summary} ({workload.wire.words})",
         "host": f"{host.cpu_model}, {counted(len(host.cpus), 'core')}, {host.distribution},"
         f" {host.kernel}",
-        "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
+        "cores": found.cores.words,
         "limits": f"{host.file_limit:,} open files, somaxconn {host.somaxconn:,}",
         "baseline": ", ".join(
             f"{name} ({configuration.digest})"
@@ -84,7 +79,3 @@ def _forecast(found: Preflight, *, search: bool) -> Forecast:
         exclusive=found.kernel is not None or bool(definition.in_place),
         search=search,
     )
-
-
-def _ids(cpus: tuple[int, ...]) -> str:
-    return cpu_ranges(cpus) if len(cpus) > _MOST_LISTED else ",".join(map(str, cpus))

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from tuner.errors import DefinitionError
-from tuner.machine.topology import Topology, flat
+from tuner.machine.topology import Topology, cpu_ranges, flat
 from tuner.paths import data_dir
 
 
@@ -122,3 +122,11 @@ class CoreSplit:
     def backend_shares(self) -> bool:
         """True if the backend runs on the server's cores."""
         return not self.backend_apart and not set(self.backend).isdisjoint(self.server)
+
+    @property
+    def words(self) -> str:
+        """The split in words: ``generator 0, server 2-5, backend 6-7``."""
+        if self.shared:
+            return f"{cpu_ranges(self.server)}, shared by server and generator"
+        parts = (("generator", self.generator), ("server", self.server), ("backend", self.backend))
+        return ", ".join(f"{name} {cpu_ranges(cpus)}" for name, cpus in parts if cpus)

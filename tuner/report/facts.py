@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from tuner.definition.sampler_names import AUTO
 from tuner.judge.results import StudyResult
 from tuner.judge.support import LEAST_STARTS
-from tuner.machine.facts import CoreSplit, ServerFacts
-from tuner.machine.topology import cpu_ranges
+from tuner.machine.facts import ServerFacts
 from tuner.measurement.bottleneck import busy_share
 from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import StallRule
@@ -21,9 +20,6 @@ from tuner.stats.words import counted
 from tuner.words.figures import UNKNOWN, figure, moment, setting, significant
 
 Facts = list[tuple[str, str]]
-
-_MOST_LISTED = 4
-"""CPUs that are listed one by one; more are written as ranges."""
 
 
 def baseline_name(study: StudyResult) -> str:
@@ -46,7 +42,7 @@ def host_facts(study: StudyResult) -> Facts:
         *(("Server", f"{one.words} ({one.binary}){_arms_of(record, one)}") for one in servers),
         ("Host", host.hostname),
         ("CPU", f"{host.cpu_model}, {len(host.cpus)} in use"),
-        ("Cores", _cores(record.cores)),
+        ("Cores", record.cores.words),
         ("Memory", f"{significant(host.memory_bytes / 2**30)} GiB"),
         ("System", f"{host.distribution}, kernel {host.kernel}"),
         ("Virtualisation", host.virtualisation),
@@ -460,14 +456,3 @@ def _stall_rule(rule: StallRule | None, record: Record) -> str:
         f"requests intended from {rule.before_us:,} µs before a stall of more than {rule.gap_us} µs"
         f" to {rule.after_us:,} µs{drain} after it are left out"
     )
-
-
-def _cores(cores: CoreSplit) -> str:
-    if cores.shared:
-        return f"{_ids(cores.server)}, shared by server and generator"
-    names = ("generator", "server", "backend")
-    return ", ".join(f"{name} {_ids(ids)}" for name in names if (ids := getattr(cores, name)))
-
-
-def _ids(ids: Sequence[int]) -> str:
-    return cpu_ranges(ids) if len(ids) > _MOST_LISTED else "+".join(map(str, ids))
