@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Mapping
@@ -244,6 +245,7 @@ def test_a_table_keeps_to_the_width_of_the_terminal() -> None:
         (1.2, 0.5, 0.0, False),
         (1.2, 0.0, 0.3, False),
         (1.2, 0.0, 0.1, True),
+        (1.2, 0.0, math.nan, False),
     ],
 )
 def test_answers_of_another_size_are_warned_of(
@@ -251,7 +253,8 @@ def test_answers_of_another_size_are_warned_of(
 ) -> None:
     """Beyond 3 %, unless the mix of the windows or the answers in transit at their ends explain it.
 
-    As many answers are in transit as the latency is of a window's length.
+    As many answers are in transit as the latency is of a window's length; without a median nothing
+    is known of them.
     """
     result = met()
     p50_us = in_transit * result.contest.window_s * 1e6

@@ -155,9 +155,14 @@ def _unlike_answers(arms: Sequence[ArmFigures], window_s: float) -> list[str]:
     """Return a warning if answers of two arms differ in size despite the alignment.
 
     A window counts the bytes of answers that end after it, too. By Little's law, those in transit
-    are as many of its answers as the latency is of its length.
+    are as many of its answers as the latency is of its length. An arm with too few requests for a
+    median is left out.
     """
-    sized = [arm for arm in arms if math.isfinite(arm.answer_bytes_error)]
+    sized = [
+        arm
+        for arm in arms
+        if math.isfinite(arm.answer_bytes_error) and math.isfinite(arm.latency_us["p50"])
+    ]
     if not sized:
         return []
     least = min(sized, key=lambda arm: arm.answer_bytes)
