@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
@@ -39,7 +40,8 @@ TrialState = Literal["racing", "dropped", "infeasible", "complete"]
 TrialOrigin = Literal["baseline", "hand", "proposed"]
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, for the configuration that is kept.
+@dataclass(frozen=True)
 class ConfigurationRecord:
     """One configuration with its text as it would be exported."""
 
@@ -61,7 +63,7 @@ class ConfigurationRecord:
     units: Mapping[str, Literal["bytes", "seconds"]] = field(default_factory=dict)
     """Units of the values that are sizes or times; empty in records of older versions."""
 
-    @property
+    @cached_property
     def configuration(self) -> Configuration:
         """The configuration itself, of the same digest."""
         return Configuration.of(self.space, self.values)

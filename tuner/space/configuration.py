@@ -6,11 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 Value = bool | int | float | str
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, for the digest that is kept: a search compares thousands of them in every block.
+@dataclass(frozen=True)
 class Configuration:
     """Values by parameter name, sorted, without parameters that are inactive.
 
@@ -32,7 +34,7 @@ class Configuration:
         """A fresh dictionary of the values."""
         return dict(self.items)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Identity: first 12 hex digits of SHA-256 over the canonical JSON form."""
         text = json.dumps([self.space, self.items], separators=(",", ":"), ensure_ascii=True)
