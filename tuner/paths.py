@@ -28,6 +28,8 @@ LOADGEN_VARIABLE = "TUNER_LOADGEN"
 
 STUDIES = Path("studies")
 """Folder of results, in the current folder."""
+RECORD = "record.db"
+"""Name of a study's record in its folder."""
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -58,9 +60,24 @@ def state_dir() -> Path:
     return Path(base) / "tuner"
 
 
+def record_file(folder: Path) -> Path:
+    """Return the path of the record in a study's folder."""
+    return folder / RECORD
+
+
+def has_record(folder: Path) -> bool:
+    """Return whether a study's folder holds a record."""
+    return record_file(folder).is_file()
+
+
+def written_unix_s(folder: Path) -> float:
+    """Return when the record in a study's folder was written last, Unix seconds."""
+    return record_file(folder).stat().st_mtime
+
+
 def recorded_studies(studies: Path = STUDIES) -> list[Path]:
     """Return the folders below ``studies`` that hold a record, in the order of their names."""
-    return [record.parent for record in sorted(studies.glob("*/record.db"))]
+    return [record.parent for record in sorted(studies.glob(f"*/{RECORD}"))]
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -21,6 +21,7 @@ from tuner.errors import DefinitionError, HostError, quoted
 from tuner.judge.results import evaluate
 from tuner.outputs.live_metrics import live_families
 from tuner.outputs.openmetrics import CONTENT_TYPE, render_openmetrics
+from tuner.paths import has_record
 from tuner.store.listing import list_names
 from tuner.store.store import Store, sqlite_url
 
@@ -91,7 +92,7 @@ def run_metrics(
     url = sqlite_url(folder)
 
     def names() -> list[str]:
-        return list_names(url) if (folder / "record.db").is_file() else []
+        return list_names(url) if has_record(folder) else []
 
     return _metrics(address, url, names, progress)
 

@@ -22,7 +22,7 @@ from tuner.definition.study import BASE_STUDY, DEFAULT_STUDY, StudyDefinition, l
 from tuner.errors import DefinitionError
 from tuner.judge.kinds import kind_of
 from tuner.judge.results import StudyResult, evaluate
-from tuner.paths import STUDIES
+from tuner.paths import STUDIES, recorded_studies, written_unix_s
 from tuner.phases.ablate import is_over, run_study_and_ablation
 from tuner.store.store import Store
 
@@ -153,7 +153,7 @@ def newest(studies: Path) -> str:
     Raises:
         DefinitionError: the folder has no study.
     """
-    records = sorted(studies.glob("*/record.db"), key=lambda path: path.stat().st_mtime)
-    if not records:
+    folders = recorded_studies(studies)
+    if not folders:
         raise DefinitionError(f"no study in {studies}/; name one with --name", path="--resume")
-    return records[-1].parent.name
+    return max(folders, key=written_unix_s).name

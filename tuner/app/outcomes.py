@@ -21,7 +21,7 @@ import msgspec
 from tuner.errors import TunerError
 from tuner.judge.kinds import kind_of
 from tuner.judge.results import evaluate
-from tuner.paths import recorded_studies, replace_file, state_dir
+from tuner.paths import RECORD, recorded_studies, replace_file, state_dir
 from tuner.record.check import reading
 from tuner.store.listing import list_names
 from tuner.store.store import Store, sqlite_url
@@ -116,7 +116,7 @@ def _is_kept(state: State, found: tuple[Outcome, ...]) -> bool:
 def _state(folder: Path) -> State:
     """Return the state of a record's file, and of its journal if there is one."""
     found: State = ()
-    for name in ("record.db", "record.db-wal", "record.db-journal"):
+    for name in (RECORD, f"{RECORD}-wal", f"{RECORD}-journal"):
         with contextlib.suppress(OSError):
             seen = (folder / name).stat()
             found += (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)

@@ -25,7 +25,7 @@ from tuner.export import PATCH_NAME, export_files
 from tuner.judge.contest import complete
 from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import StudyResult, evaluate
-from tuner.paths import inside
+from tuner.paths import has_record, inside
 from tuner.record.check import reading
 from tuner.record.model import Record
 from tuner.report.data import results_data
@@ -78,7 +78,7 @@ def kept(
             yield found
     except BaseException:
         # A refused run has no files.
-        if store is not None or _has_record(folder):
+        if store is not None or has_record(folder):
             try:
                 written()
             except Exception as error:  # noqa: BLE001 - what ended the command must not be hidden
@@ -237,7 +237,7 @@ def read_run(folder: Path) -> list[Record]:
 
 def names_in(folder: Path) -> list[str]:
     """Return the names of the studies in a folder; empty without a record."""
-    return list_names(sqlite_url(folder)) if _has_record(folder) else []
+    return list_names(sqlite_url(folder)) if has_record(folder) else []
 
 
 def is_run(folder: Path, name: str) -> bool:
@@ -265,11 +265,7 @@ def check_run(records: Sequence[Record], command: str) -> None:
         )
 
 
-def _has_record(folder: Path) -> bool:
-    return (folder / "record.db").is_file()
-
-
 def _stores(folder: Path, *, writing: bool) -> list[Store]:
     """Return all records of a folder."""
     url = sqlite_url(folder)
-    return list(open_all(url, writing=writing)) if _has_record(folder) else []
+    return list(open_all(url, writing=writing)) if has_record(folder) else []

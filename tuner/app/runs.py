@@ -16,7 +16,7 @@ from tuner.app.resume import check_same
 from tuner.app.server_binary import KEY, confirm_programs
 from tuner.app.session import create_store
 from tuner.errors import DefinitionError, StoreError, UnbegunError
-from tuner.paths import STUDIES
+from tuner.paths import STUDIES, has_record, recorded_studies, written_unix_s
 from tuner.store.listing import list_names, open_all
 from tuner.store.signature import made_here
 from tuner.store.store import Store, sqlite_url
@@ -28,7 +28,7 @@ GivenOptions = Mapping[str, object]
 
 def asked_of(folder: Path) -> GivenOptions:
     """Return the options of the run in a folder; empty without a run."""
-    if not (folder / "record.db").is_file():
+    if not has_record(folder):
         return {}
     url = sqlite_url(folder)
     for name in list_names(url):
@@ -51,10 +51,9 @@ def find_run(called: object, wanted: GivenOptions) -> tuple[str, GivenOptions]:
     Raises:
         DefinitionError: there is none.
     """
-    records = STUDIES.glob("*/record.db") if called is None else [STUDIES / str(called)]
-    folders = [path.parent if called is None else path for path in records]
-    known = [folder for folder in folders if (folder / "record.db").is_file()]
-    for folder in sorted(known, key=_written, reverse=True):
+    folders = recorded_studies() if called is None else [STUDIES / str(called)]
+    known = [folder for folder in folders if has_record(folder)]
+    for folder in sorted(known, key=written_unix_s, reverse=True):
         asked = asked_of(folder)
         if wanted.items() <= asked.items():
             return folder.name, asked
@@ -123,7 +122,3 @@ def begin(
             check_same(found, store.record(), "--resume")
             return store
     return create_store(found, folder, asked=asked, command=command)
-
-
-def _written(folder: Path) -> float:
-    return (folder / "record.db").stat().st_mtime

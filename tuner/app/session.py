@@ -25,7 +25,7 @@ from tuner.generators.native import NativeGenerator
 from tuner.hosts.deployer import InstanceSpec
 from tuner.measurement.stalls import CYCLES, SPANS
 from tuner.own.server import InPlaceServer
-from tuner.paths import STUDIES, recorded_studies, temporaries_in
+from tuner.paths import STUDIES, has_record, recorded_studies, temporaries_in
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.record.file import read_record
@@ -218,7 +218,7 @@ def open_store(name: str, storage: str | None, *, writing: bool = True) -> Store
         StoreError: the record cannot be read.
     """
     folder = STUDIES / name
-    if storage is None and not (folder / "record.db").is_file():
+    if storage is None and not has_record(folder):
         known = [folder.name for folder in recorded_studies()]
         here = f"existing studies: {', '.join(known)}" if known else "it has no studies yet"
         raise DefinitionError(f"no study called {name!r} in {STUDIES}/; {here}", path="NAME")

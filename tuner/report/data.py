@@ -19,6 +19,7 @@ from tuner.judge.confirmation import Missing
 from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import minimal_changes
+from tuner.paths import record_file
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.replication import Replication
 
@@ -135,7 +136,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
 
 
 def _places(folder: Path) -> dict[str, str]:
-    return {"record": str(folder / "record.db"), "report": str(folder / "report.html")}
+    return {"record": str(record_file(folder)), "report": str(folder / "report.html")}
 
 
 def contest_data(result: ContestResult) -> dict[str, Any]:

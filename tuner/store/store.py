@@ -26,6 +26,7 @@ import msgspec
 from tuner.errors import NameTakenError, StoreError, UnbegunError
 from tuner.goals.goals import Goals, goals_of
 from tuner.measurement.window import Measurement
+from tuner.paths import record_file
 from tuner.record.check import check_record, reading
 from tuner.record.contenders import Contest
 from tuner.record.model import (
@@ -72,7 +73,7 @@ __all__ = ["Header", "Storage", "Store", "sqlite_url"]
 
 def sqlite_url(folder: Path) -> str:
     """Return the default storage: a file in the study's own folder."""
-    return f"sqlite:///{folder / 'record.db'}"
+    return f"sqlite:///{record_file(folder)}"
 
 
 def _nothing_more(_: Store) -> None:

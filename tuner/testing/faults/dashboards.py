@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from functools import partial
 
+from tuner.paths import record_file
 from tuner.testing.faults.fault import Fault, FaultTarget, hurry, later
 from tuner.testing.faults.processes import LONGEST_STOP_S, ROW, stop_s
 
@@ -32,7 +33,7 @@ def _is_free(target: FaultTarget) -> bool:
 
     The command stands still while the dashboard opens, and would keep its lock.
     """
-    path = target.study / "record.db"
+    path = record_file(target.study)
     if not path.exists():
         return False
     record = sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=0)

@@ -17,7 +17,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tuner.paths import synchronise
+from tuner.paths import RECORD, synchronise
 from tuner.testing.faults.fault import Fault, FaultTarget
 from tuner.testing.faults.processes import KILLED, processes
 
@@ -109,7 +109,7 @@ def _cut(target: FaultTarget) -> None:
 
     SQLite has not changed the record then (https://www.sqlite.org/atomiccommit.html).
     """
-    journal = target.study / "record.db-journal"
+    journal = target.study / f"{RECORD}-journal"
     if journal.is_file():
         os.truncate(journal, int(target.share * journal.stat().st_size))
 

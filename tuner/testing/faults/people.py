@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tuner.hosts.host_locks import LOCK
 from tuner.hosts.locks import cores_folder
+from tuner.paths import has_record
 from tuner.testing.faults.fault import Fault, FaultTarget, later
 from tuner.testing.faults.processes import ENDED
 
@@ -47,7 +48,7 @@ def _started_twice(target: FaultTarget) -> None:
     A command that has a record and released its lock, in its last steps, refuses no other.
     """
     is_locked = any(target.folder.rglob(LOCK))
-    is_recorded = (target.study / "record.db").exists()
+    is_recorded = has_record(target.study)
     _refused(target, target.again, target.folder, may_run=is_recorded and not is_locked)
 
 
