@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,12 +94,13 @@ class AnsibleDeployer:
     def publish(self, site: Mapping[str, bytes]) -> None:
         """Put the workload's files in place, readable by every instance."""
         source = self._work / "site"
-        shutil.rmtree(source, ignore_errors=True)
-        source.mkdir(parents=True)
-        for name, content in site.items():
-            path = source / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        with self._writing():
+            shutil.rmtree(source, ignore_errors=True)
+            source.mkdir(parents=True)
+            for name, content in site.items():
+                path = source / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
         self._play(
             "site.yml",
             self._both,
@@ -119,7 +121,8 @@ class AnsibleDeployer:
         loan = self._loan or KernelLoan()
         variables = self._wanted(self.instances_dir, [instance])
         settings = self._work / "kernel.json"
-        settings.write_text(json.dumps(dict(instance.kernel)))
+        with self._writing():
+            settings.write_text(json.dumps(dict(instance.kernel)))
         # After a failure the state is unknown, so the next call starts anew.
         continues, self._switched = self._switched, False
         results = self._play(
@@ -174,9 +177,10 @@ class AnsibleDeployer:
 
     def _wanted(self, folder: Path, instances: Sequence[InstanceSpec]) -> dict[str, Any]:
         """Return the instances as arguments of the Ansible module."""
-        self._work.mkdir(parents=True, exist_ok=True)
         wanted = self._work / "instances.json"
-        wanted.write_text(json.dumps([instance.arguments for instance in instances]))
+        with self._writing():
+            self._work.mkdir(parents=True, exist_ok=True)
+            wanted.write_text(json.dumps([instance.arguments for instance in instances]))
         self._started([instance.start[0] for instance in instances], ())
         return {
             "tuner_lab": str(folder),
@@ -187,10 +191,20 @@ class AnsibleDeployer:
     def _play(
         self, playbook: str, hosts: Sequence[str], **variables: Any
     ) -> Mapping[str, Mapping[str, Any]]:
-        try:
+        # Ansible's own files lie there.
+        with self._writing():
             return self._playbooks.run(playbook, {"tuner_hosts": host_pattern(hosts), **variables})
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Raise if the folder for work cannot be written; the errors of its users do not name it.
+
+        Raises:
+            HostError: its disk is full or broken.
+        """
+        try:
+            yield
         except OSError as error:
-            # Ansible's own files lie there; its errors do not name them.
             raise HostError(f"{self._work} cannot be written: {error.strerror or error}") from error
 
 
