@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,3 +64,35 @@ def test_looks_that_come_at_once_count_as_one(tmp_path: Path) -> None:
     worker.see({"event": "runner_on_start", "event_data": {"host": "a"}})
     worker._has_none = lambda: True  # type: ignore[method-assign]
     assert not any(worker.look() for _ in range(20))
+
+
+def test_workers_that_appear_during_the_search_are_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A living playbook forks a worker after the search has passed its place in /proc."""
+    command = [sys.executable, "-c", "input()", f"@{ansible_workers.variables_file(tmp_path)}"]
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    look = ansible_workers._processes
+    with start() as first:
+        late: list[subprocess.Popen[bytes]] = []
+
+        def searched(private: Path) -> Iterator[Path]:
+            yield from list(look(private))
+            if not late:
+                late.append(start())
+
+        monkeypatch.setattr(ansible_workers, "_processes", searched)
+        ansible_workers.end_workers(tmp_path)
+        with late[0] as second:
+            assert (first.wait(10), second.wait(10)) == (-signal.SIGKILL, -signal.SIGKILL)
+
+
+def test_a_playbook_that_finds_no_host_has_failed(tmp_path: Path) -> None:
+    """Ansible itself ends with 0, and a stop would count as done."""
+    playbook = tmp_path / "empty.yml"
+    playbook.write_text("- hosts: nobody\n  tasks:\n    - ansible.builtin.ping:\n")
+    with pytest.raises(HostError, match=r"empty\.yml failed: no task ran on any host"):
+        Playbooks(tmp_path / "work").run(str(playbook), {})

@@ -17,6 +17,7 @@ import pytest
 
 from tuner.errors import HostError
 from tuner.hosts import local, playbooks
+from tuner.hosts import sweep as sweep_module
 from tuner.hosts.ansible import AnsibleDeployer
 from tuner.hosts.sweep import Need, stop_lab, sweep
 
@@ -95,6 +96,42 @@ def test_a_server_that_was_being_started_is_found_in_the_lab(tmp_path: Path, sta
     sweep(Need(tmp_path / "new", CPUS), never)
     assert server.wait() == -signal.SIGTERM
     assert editor.poll() is None
+
+
+def test_a_server_that_forks_during_the_search_is_stopped_too(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search repeats until it finds nothing."""
+    lab = tmp_path / "studies" / "dead" / "lab"
+    servers = [start(lab / "a")]
+    search = sweep_module._processes
+
+    def searched(claim: local.Claim) -> list[tuple[int, int]]:
+        found = search(claim)
+        if len(servers) == 1:
+            servers.append(start(lab / "b"))
+        return found
+
+    monkeypatch.setattr(sweep_module, "_processes", searched)
+    assert len(stop_lab(dead(tmp_path, servers[0].pid))) == 2
+    assert [server.wait() for server in servers] == [-signal.SIGTERM] * 2
+
+
+def test_processes_that_start_again_and_again_are_named(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop ends, and says what to do."""
+    stray = dead(tmp_path)
+    lab = Path(stray.lab)
+    search = sweep_module._processes
+
+    def searched(claim: local.Claim) -> list[tuple[int, int]]:
+        start(lab / "a")
+        return search(claim)
+
+    monkeypatch.setattr(sweep_module, "_processes", searched)
+    with pytest.raises(HostError, match=r"server \(process \d+\) and 6 more start again"):
+        stop_lab(stray)
 
 
 def test_an_id_that_is_used_again_is_another_process(tmp_path: Path, start: Start) -> None:

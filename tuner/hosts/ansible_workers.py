@@ -19,11 +19,16 @@ from typing import Any
 LOST = "a worker of Ansible ended without a result; the disk may be full"
 _LOOKS = 6
 """Looks in a row that must find no worker."""
-_APART_S = 4.0
+_LOOKS_APART_S = 4.0
 """Least time between two such looks; ansible-runner asks every 5 s."""
-_ENDS = frozenset(
-    {"runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_on_skipped"}
-)
+_IN_VAIN = 2
+"""Searches in a row that must find nothing to kill."""
+_APART_S = 0.01
+"""Time between two searches."""
+_MOST_SEARCHES = 100
+"""Searches for processes to kill; the rest is left to the search for a lab's processes."""
+ENDS = frozenset({"runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_on_skipped"})
+"""Events with which a task ends on a host."""
 
 
 def variables_file(private: Path) -> Path:
@@ -38,13 +43,23 @@ def end_workers(private: Path) -> None:
     since ansible-core 2.19 (``WorkerProcess._detach``). Without a kill they would continue and
     start instances after everything was stopped.
 
+    A search misses a worker that is forked meanwhile, and a process that has no command line yet
+    because it is within execve(2). So the search ends when it has found none twice.
+
     Args:
         private: ansible-runner's folder.
     """
-    for process in _processes(private):
-        # It has ended.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(int(process.name), signal.SIGKILL)
+    in_vain = 0
+    for _ in range(_MOST_SEARCHES):
+        found = list(_processes(private))
+        in_vain = 0 if found else in_vain + 1
+        if in_vain == _IN_VAIN:
+            return
+        for process in found:
+            # It has ended.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(int(process.name), signal.SIGKILL)
+        time.sleep(_APART_S)
 
 
 def _processes(private: Path) -> Iterator[Path]:
@@ -83,13 +98,13 @@ class LostWorker:
         host = str(event.get("event_data", {}).get("host"))
         if event["event"] == "runner_on_start":
             self._waited_for.add(host)
-        elif event["event"] in _ENDS:
+        elif event["event"] in ENDS:
             self._waited_for.discard(host)
 
     def look(self) -> bool:
         """Look for workers; return whether one was found to be lost, now or before."""
         now_s = self._clock()
-        if now_s - self._looked_s >= _APART_S:
+        if now_s - self._looked_s >= _LOOKS_APART_S:
             self._looked_s = now_s
             self._looks = self._looks + 1 if self._waited_for and self._has_none() else 0
             self.lost |= self._looks >= _LOOKS

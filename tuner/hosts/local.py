@@ -246,7 +246,7 @@ def _claims_folder() -> Path:
 
 
 def start_time(pid: int) -> int:
-    """Return field 22 of /proc/PID/stat (proc(5)); 0 if there is no such process.
+    """Return field 22 of /proc/PID/stat (proc(5)); 0 if the process is gone or a zombie.
 
     Raises:
         OSError: too many files are open.
@@ -255,7 +255,8 @@ def start_time(pid: int) -> int:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return 0
-    return int(text.rsplit(")", 1)[1].split()[19])
+    state, *further = text.rsplit(")", 1)[1].split()
+    return 0 if state == "Z" else int(further[18])
 
 
 def this_tuner() -> str:

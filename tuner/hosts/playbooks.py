@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.errors import HostError, Interrupted, UnreachableError
 from tuner.hosts.ansible_temporary import FOLDER
-from tuner.hosts.ansible_workers import LOST, LostWorker, end_workers, variables_file
+from tuner.hosts.ansible_workers import ENDS, LOST, LostWorker, end_workers, variables_file
 from tuner.hosts.inventory import SSH_ARGS, configuration_file, refuse_name
 from tuner.hosts.reason import reason
 from tuner.paths import data_dir
@@ -104,10 +104,13 @@ class Playbooks:
         results: dict[str, Mapping[str, Any]] = {}
         failed: dict[str, str] = {}
         lost: set[str] = set()
+        tried: set[str] = set()
 
         def keep(event: Mapping[str, Any]) -> bool:
             worker.see(event)
             data = event.get("event_data", {})
+            if event["event"] in ENDS:
+                tried.add(str(data.get("host")))
             if event["event"] == "runner_on_ok":
                 results[data["host"]] = data["res"]
             elif event["event"] in {"runner_on_failed", "runner_on_unreachable"}:
@@ -145,6 +148,9 @@ class Playbooks:
         if runner.rc != 0 and not words:
             words = "; ".join(f"{host}: {why}" for host, why in failed.items())
             words = words or _end(runner)
+        if not tried and not words:
+            # Ansible ends with 0 where a play finds no host, as with a cut inventory.
+            words = f"no task ran on any host: {_end(runner)}"
         return PlaybookResult(results, failed, frozenset(lost), words)
 
 

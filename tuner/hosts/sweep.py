@@ -35,6 +35,8 @@ Restore = Callable[[local.Claim], None]
 """Callback that removes leftovers of a dead study on other hosts."""
 _PATIENCE_S = 10.0
 """Time for a process to end by itself before it is killed."""
+_MOST_SEARCHES = 10
+"""Searches for processes of a lab, each after the found ones were stopped."""
 _NAMED = 4
 """Most processes that a message names."""
 
@@ -89,7 +91,7 @@ def stop_lab(claim: local.Claim) -> list[str]:
     """
     try:
         end_workers(Path(claim.work) / "ansible")
-        stopped = _stop(_processes(claim))
+        stopped = _stopped(claim)
     except OSError as error:
         raise HostError(
             f"processes of {claim.study} may still run, because /proc cannot be read:"
@@ -99,6 +101,22 @@ def stop_lab(claim: local.Claim) -> list[str]:
         _restore_kernel(claim.lab)
     shutil.rmtree(claim.lab, ignore_errors=True)
     return stopped
+
+
+def _stopped(claim: local.Claim) -> list[str]:
+    """Stop processes until a search finds none: a server that was starting may have forked.
+
+    Raises:
+        HostError: some processes do not end, or others take their place each time.
+        OSError: too many files are open.
+    """
+    stopped: list[str] = []
+    for _ in range(_MOST_SEARCHES):
+        found = _stop(_processes(claim))
+        if not found:
+            return stopped
+        stopped += found
+    raise HostError(f"{_listed(stopped)} start again and again; end the program that starts them")
 
 
 def _swept(stray: local.Claim, restore: Restore) -> str:
