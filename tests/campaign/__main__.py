@@ -68,7 +68,7 @@ def _played(campaign: Campaign, given: argparse.Namespace) -> Iterator[Outcome]:
         outcome = campaign.play(case)
         for words in outcome.broken:
             click.echo(f"{case.words}: {words}")
-        if given.only is not None:
+        if outcome.broken or given.only is not None:
             _show(outcome)
         elif count % 10 == 0:
             left_s = (time.monotonic() - began) / count * (given.faults - count)

@@ -154,10 +154,16 @@ def _proxy(at: Place) -> Iterator[Place]:
             stderr=log,
             start_new_session=True,
         )
-    try:
+
+    def awaited() -> None:
         with within(at.namespace):
             until("the proxy", lambda: listens(DEFAULT_PROXY_PORT), _PATIENCE_S)
-        yield replace(at, gateway=f"grpc://127.0.0.1:{DEFAULT_PROXY_PORT}")
+
+    try:
+        awaited()
+        gateway = f"grpc://127.0.0.1:{DEFAULT_PROXY_PORT}"
+        # A command after a fault finds it running again, as after a real supervisor's restart.
+        yield replace(at, gateway=gateway, supervise=awaited)
     finally:
         os.killpg(manager.pid, signal.SIGKILL)
         manager.wait()

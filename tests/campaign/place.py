@@ -45,7 +45,7 @@ class Place:
     changed: Callable[[], list[str]] = list
     """Returns what is not as it was on its hosts, each in a sentence."""
     supervise: Callable[[], None] = lambda: None
-    """Starts the service of a host again if its server died, as the host's supervisor does."""
+    """Brings back what a fault ended, as its supervisor does, before the next command."""
 
     def remount(self) -> None:
         """Mount the file system again; its journal is replayed, as after a power failure."""

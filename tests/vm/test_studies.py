@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.vm.conftest import Boot
+from tests.vm.machine import ACCELERATOR
 from tests.vm.test_shapes import TUNER
 
 PAIRS = "two threads of one core (CPUs 0-1)"
@@ -18,8 +19,10 @@ def study(name: str, *further: str) -> str:
     return f"code=0; {TUNER} optimize {' '.join(options)} >/mnt/terminal 2>&1 || code=$?\n"
 
 
-REPORT = """
-test $code -le 1 || { cat /mnt/terminal; exit $code; }
+# Processors in software are so slow that a study may end without a valid window.
+_WORST = 1 if ACCELERATOR == "kvm" else 3
+REPORT = f"""
+test $code -le {_WORST} || {{ cat /mnt/terminal; exit $code; }}
 cp studies/vm/report.md /mnt/
 """
 
@@ -29,7 +32,7 @@ def test_a_study_of_two_sockets_of_two_cores_of_two_threads(boot: Boot) -> None:
     ended = boot(study("vm") + REPORT, "8,sockets=2,cores=2,threads=2")
     assert ended.code == 0, ended.output
     report = (ended.results / "report.md").read_text()
-    assert "generator 0, server 2-7" in report
+    assert "generator 0, server 2-5, backend 6-7" in report
 
 
 def test_a_study_on_two_threads_of_one_core_says_so(boot: Boot) -> None:
