@@ -21,9 +21,9 @@ _LOOKS = 6
 """Looks in a row that must find no worker."""
 _LOOKS_APART_S = 4.0
 """Least time between two such looks; ansible-runner asks every 5 s."""
-_IN_VAIN = 2
+SEARCHES_IN_VAIN = 2
 """Searches in a row that must find nothing to kill."""
-_APART_S = 0.01
+SEARCHES_APART_S = 0.01
 """Time between two searches."""
 _MOST_SEARCHES = 100
 """Searches for processes to kill; the rest is left to the search for a lab's processes."""
@@ -53,13 +53,13 @@ def end_workers(private: Path) -> None:
     for _ in range(_MOST_SEARCHES):
         found = list(_processes(private))
         in_vain = 0 if found else in_vain + 1
-        if in_vain == _IN_VAIN:
+        if in_vain == SEARCHES_IN_VAIN:
             return
         for process in found:
             # It has ended.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(process.name), signal.SIGKILL)
-        time.sleep(_APART_S)
+        time.sleep(SEARCHES_APART_S)
 
 
 def _processes(private: Path) -> Iterator[Path]:
