@@ -95,7 +95,8 @@ def _is_judged(
     if any(result.record.ended_unix_s is None for result in results):
         yield "the study has no end"
     judged = any(result.contest is not None or result.verdict is not None for result in results)
-    if not judged and any(_confirmable(result.record) for result in results):
+    confirmable = any(_confirmable(result.record) for result in results)
+    if not judged and confirmable and not _gave_up(case, results):
         yield "the study has no verdict"
     # What the command said is what the windows in the record give.
     if (
@@ -107,6 +108,13 @@ def _is_judged(
     report = study / "report.html"
     if not report.is_file() or report.stat().st_size < _LEAST_REPORT_BYTES:
         yield "the report is missing"
+
+
+def _gave_up(case: Case, results: Sequence[StudyResult]) -> bool:
+    """Return whether answers were wrong until the confirmation gave up, as its protocol says."""
+    return any(strike.fault.name == "wrong answers" for strike in case.strikes) and any(
+        result.status == "incomplete" and "wrong_length" in result.sentence for result in results
+    )
 
 
 def _confirmable(record: Record) -> bool:

@@ -265,6 +265,15 @@ def test_invalid_windows(candidate: int, baseline: int, raised: bool) -> None:
     assert invalid_windows(candidate, baseline, windows_per_arm=100).raised is raised
 
 
+@pytest.mark.parametrize(
+    ("failed", "named"), [(0, "the host or the generator"), (20, "in 20 of them the server")]
+)
+def test_invalid_windows_name_who_failed(failed: int, named: str) -> None:
+    """Advice about the host's load would lead astray where answers were wrong."""
+    said = invalid_windows(12, 12, windows_per_arm=100, failed=failed).message
+    assert f"12% in all: {named}" in said
+
+
 def test_same_record_same_findings() -> None:
     """Permutation tests are seeded: a report made again says the same."""
     d = np.random.default_rng(5).normal(0, 0.1, 15)

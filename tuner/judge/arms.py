@@ -51,6 +51,8 @@ class PairedBlock:
     """Windows of baseline and candidate, valid or not."""
     invalid: tuple[int, int]
     """Invalid ones of these windows."""
+    failed: int
+    """Windows of both that are invalid because the server failed the load."""
     places: tuple[tuple[int, int], ...]
     """For each round, the places of baseline and candidate in the order of measurement."""
     slots: tuple[int, int] | None = None
@@ -254,6 +256,7 @@ def _pair(block: Block, candidate: str, reading: Reading) -> PairedBlock:
             sum(not window.valid for window in every[0]),
             sum(not window.valid for window in every[1]),
         ),
+        failed=sum(window.bad for windows in every for window in windows),
         places=places,
         slots=_slots(block, (BASELINE, label)),
     )

@@ -62,7 +62,7 @@ def sentinel(record: Record, goals: Goals) -> tuple[Diagnostic, ...]:
 def _invalid(begun: Sequence[PairedBlock]) -> Diagnostic:
     baseline, candidate = (sum(block.invalid[arm] for block in begun) for arm in (0, 1))
     most = max(sum(block.measured[arm] for block in begun) for arm in (0, 1))
-    return invalid_windows(candidate, baseline, most)
+    return invalid_windows(candidate, baseline, most, failed=sum(block.failed for block in begun))
 
 
 def _of_used(

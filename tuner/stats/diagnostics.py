@@ -385,12 +385,15 @@ def stall_shares(
     return Diagnostic("stall-shares", difference, raised, message)
 
 
-def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Diagnostic:
+def invalid_windows(
+    candidate: int, baseline: int, windows_per_arm: int, *, failed: int = 0
+) -> Diagnostic:
     """Test whether too many windows were invalid, or more in one arm than in the other.
 
     Counts of invalid windows per arm out of `windows_per_arm` measured ones. The figure is the
     share of both arms. More than 10 %, or arms that differ by a two-sided sign test at 5 %, make
-    the study inconclusive.
+    the study inconclusive. If the server failed the load in most of the invalid ones (`failed`),
+    neither host nor generator is at fault, and the message says so.
     """
     if min(candidate, baseline) < 0 or max(candidate, baseline) > windows_per_arm:
         raise ValueError(
@@ -410,6 +413,11 @@ def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Diag
         message += (
             f" ({p_in_words(p_value)}): one arm fails more often, so the valid windows are a "
             "selection. See the reasons of its windows before believing any ratio"
+        )
+    elif raised and 2 * failed > total:
+        message += (
+            f", {share:.0%} in all: in {failed} of them the server failed the load. See the "
+            "reasons, check the server, its backends and its files, and repeat"
         )
     elif raised:
         message += (

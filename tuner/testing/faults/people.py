@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -53,9 +54,13 @@ def _started_twice(target: FaultTarget) -> None:
 
 
 def _holds_cores(_: FaultTarget) -> bool:
-    """Return whether this command has locked cores; a lock that was released is empty."""
+    """Return whether this command has locked cores.
+
+    A lock that was released is empty, and that of a killed command still names it.
+    """
     locks = Path(cores_folder()).glob("tuner-core-*.lock")
-    return any(lock.stat().st_size for lock in locks)
+    holders = (json.loads(lock.read_bytes() or b"[0]") for lock in locks)
+    return any(pid == os.getpid() for pid, *_ in holders)
 
 
 def _second_study(target: FaultTarget) -> None:
