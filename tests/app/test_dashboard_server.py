@@ -119,22 +119,28 @@ def test_loopback_is_what_only_this_machine_reaches() -> None:
 
 
 ANSWERS_NEVER = """
-import sys, time
+import signal, sys, threading, time
 from tuner.app.dashboard_server import serve
 
 def application(environ, start_response):
     print("asked", flush=True)
+    if sys.argv[3:]:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
     time.sleep(600)
 
 serve(application, sys.argv[1], int(sys.argv[2]), None)
 """
 
 
-def test_ctrl_c_during_a_request_ends_it() -> None:
-    """The application does not get the signal's exception, which wsgiref would swallow."""
+@pytest.mark.parametrize("itself", [False, True])
+def test_ctrl_c_during_a_request_ends_it(itself: bool) -> None:
+    """The application does not get the signal's exception, which wsgiref would swallow.
+
+    The kernel may also deliver it to the thread that answers, which wakes no other one.
+    """
     with socket.create_server((HERE, 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-c", ANSWERS_NEVER, HERE, str(port)]
+    command = [sys.executable, "-c", ANSWERS_NEVER, HERE, str(port), *["itself"] * itself]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             until("the dashboard", lambda: listens(port), 60)
@@ -142,7 +148,8 @@ def test_ctrl_c_during_a_request_ends_it() -> None:
                 client.sendall(f"GET / HTTP/1.0\r\nHost: {HERE}\r\n\r\n".encode())
                 assert process.stdout is not None
                 assert process.stdout.readline() == b"asked\n"
-                process.send_signal(signal.SIGINT)
+                if not itself:
+                    process.send_signal(signal.SIGINT)
                 _, said = process.communicate(timeout=60)
         finally:
             process.kill()

@@ -23,6 +23,8 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 COOKIE = "tuner-token"
 _READING = ("GET", "HEAD")
+_LOOK_S = 0.5
+"""Longest time until a signal is handled."""
 
 
 class _QuietHandler(WSGIRequestHandler):
@@ -52,7 +54,10 @@ def serve(application: Application, host: str, port: int, token: ServiceToken | 
         # which ends the process only if no request is answered in the thread that handles signals.
         thread = threading.Thread(target=server.serve_forever, name="dashboard", daemon=True)
         thread.start()
-        thread.join()
+        # The kernel may give a signal to that thread, as after SIGCONT; it ends no wait here, so
+        # this thread handles it only when its own wait is over (signal(7)).
+        while thread.is_alive():
+            thread.join(_LOOK_S)
 
 
 def address(host: str, port: int, token: ServiceToken | None) -> str:
