@@ -75,7 +75,7 @@ class Locks:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 there = _is_at(descriptor, path)
             except BlockingIOError:
-                holder = _holder(descriptor)
+                holder = holder_of(descriptor)
                 os.close(descriptor)
                 return holder
             except BaseException:
@@ -217,7 +217,7 @@ def _is_at(descriptor: int, path: str) -> bool:
         return False
 
 
-def _holder(descriptor: int) -> LockHolder:
+def holder_of(descriptor: int) -> LockHolder:
     """Return the holder of a lock, as far as it is known.
 
     The kernel's answer takes precedence over the file's content, which anyone can write.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.hosts.host_locks import LOCK
-from tuner.hosts.locks import cores_folder
+from tuner.hosts.locks import cores_folder, holder_of
 from tuner.paths import has_record
 from tuner.testing.faults.fault import Fault, FaultTarget, later
 from tuner.testing.faults.processes import ENDED
@@ -54,13 +53,12 @@ def _started_twice(target: FaultTarget) -> None:
 
 
 def _holds_cores(_: FaultTarget) -> bool:
-    """Return whether this command has locked cores.
-
-    A lock that was released is empty, and that of a killed command still names it.
-    """
-    locks = Path(cores_folder()).glob("tuner-core-*.lock")
-    holders = (json.loads(lock.read_bytes() or b"[0]") for lock in locks)
-    return any(pid == os.getpid() for pid, *_ in holders)
+    """Return whether this command has locked cores; the lock of a killed one still names it."""
+    for path in Path(cores_folder()).glob("tuner-core-*.lock"):
+        with path.open("rb") as lock:
+            if holder_of(lock.fileno()).pid == os.getpid():
+                return True
+    return False
 
 
 def _second_study(target: FaultTarget) -> None:
