@@ -7,28 +7,21 @@ from dataclasses import replace
 import pytest
 
 from tuner.judge.results import evaluate
-from tuner.measurement.window import Measurement
 from tuner.record.model import Block
 from tuner.testing.sample_record import sample_record
 
 
 @pytest.mark.parametrize(
-    ("errors", "cause"),
-    [("wrong_length", "the server failed the load"), ("", "the host or the generator cannot hold")],
+    ("bad", "cause"),
+    [(True, "the server failed the load"), (False, "the host or the generator cannot hold")],
 )
-def test_invalid_windows_are_the_fault_of_a_server_that_fails_requests(
-    errors: str, cause: str
-) -> None:
-    """Also where too few samples, a reason of the host's, follow from it."""
-
-    def spoilt(window: Measurement) -> Measurement:
-        counts = {errors: window.offered} if errors else {}
-        return replace(window, errors=counts, invalid=("an effective sample of 0 requests",))
+def test_invalid_windows_are_blamed_on_what_failed(bad: bool, cause: str) -> None:
+    """A confirmation that gave up on them says whether server or host did."""
 
     def given_up(block: Block) -> Block:
         if block.phase != "confirm":
             return block
-        windows = tuple(map(spoilt, block.windows))
+        windows = tuple(replace(w, bad=bad, invalid=("too few samples",)) for w in block.windows)
         return replace(block, windows=windows, state="invalid", reason="too few samples")
 
     record = sample_record("better", trials=6)

@@ -236,6 +236,18 @@ def test_blame_needs_a_sound_instrument() -> None:
     assert not found.bad
 
 
+@pytest.mark.parametrize(("failed", "is_bad"), [(51, True), (50, False)])
+@pytest.mark.parametrize("mode", ["open", "closed"])
+def test_few_samples_follow_from_a_server_that_fails_most_requests(
+    mode: str, failed: int, is_bad: bool
+) -> None:
+    """The host is not blamed for what the server refused to answer."""
+    raw = raw_window(mode=mode, errors={"wrong_length": failed}, completed=100 - failed)
+    found = judged(changed(raw, count=failed, outcome=4), samples_needed=60)
+    assert len(found.invalid) == 2
+    assert found.bad is is_bad
+
+
 def test_the_gates_are_the_same_for_every_arm() -> None:
     """The verdict on a window does not depend on whose it is."""
     raw = raw_window(errors={"status": 1})

@@ -256,19 +256,10 @@ def _pair(block: Block, candidate: str, reading: Reading) -> PairedBlock:
             sum(not window.valid for window in every[0]),
             sum(not window.valid for window in every[1]),
         ),
-        failed=sum(_has_failed(window) for windows in every for window in windows),
+        failed=sum(window.bad for windows in every for window in windows),
         places=places,
         slots=_slots(block, (BASELINE, label)),
     )
-
-
-def _has_failed(window: Measurement) -> bool:
-    """Return whether a window is invalid because the server failed the load.
-
-    Where most requests failed, the few samples that are left follow from that.
-    """
-    failed = 2 * sum(window.errors.values()) > window.offered
-    return window.bad or (failed and not window.valid)
 
 
 def _slots(block: Block, labels: tuple[str, str | None]) -> tuple[int, int] | None:

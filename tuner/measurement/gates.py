@@ -43,16 +43,17 @@ def judge(
     alone = _missing_alone(seen.by_source, gates) if raw.mode == "open" else []
     others += alone
     starved = raw.generator_busy_share > STARVED_SHARE
+    by_server = False
     failed = sum(raw.errors.values())
     if failed > gates.error_share * raw.offered:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(raw.errors.items()))
         own.append(f"{failed} of {raw.offered} requests failed ({kinds})")
-    overloaded = False
+        by_server = 2 * failed > raw.offered
     if raw.mode == "open":
         # The share of late requests in slices holds for all requests, unanswered ones included.
         late = min(seen.late + raw.timeouts + raw.unsent + raw.in_flight, raw.offered)
         if late > gates.rate_error * raw.offered and not alone:
-            overloaded = not starved
+            by_server = by_server or not starved
             words = (
                 f"achieved less than offered: {late} of {raw.offered} requests were not"
                 f" answered within the window at {raw.rate_per_s:.0f}/s"
@@ -61,18 +62,13 @@ def judge(
                 words + (f"; the generator was {raw.generator_busy_share:.0%} busy" * starved)
             )
         others += _not_keeping_up(raw, seen, gates)
-    if raw.mode == "closed":
-        if raw.completed < gates.samples_needed:
-            others.append(f"{raw.completed:,} answers, {gates.samples_needed:,} are needed")
-    elif seen.effective < gates.samples_needed:
-        # A server that does not keep up leaves hardly a sample: it is never idle, so that all is
-        # one busy cycle. Requests that were late due to a stall do not count as late.
-        work = "" if overloaded else likely_work([raw])
-        (own if overloaded else others).append(
-            f"an effective sample of {seen.effective:,.0f} requests,"
-            f" {gates.samples_needed:,} are needed; {seen.excluded_share:.0%} of {raw.offered:,}"
-            f" were left out" + (f"; {work}" if work else "")
-        )
+    few = _too_few(raw, seen, gates)
+    if few:
+        # A server that fails most requests or does not keep up leaves hardly a sample: the one has
+        # few answers, and the other is never idle, so that all is one busy cycle. Requests that
+        # were late due to a stall do not count as late.
+        work = "" if by_server or raw.mode == "closed" else likely_work([raw])
+        (own if by_server else others).append(f"{few}; {work}" if work else few)
     if seen.excluded_share > gates.excluded_share:
         touched, work = (
             f"{seen.excluded_share:.0%} of the requests were touched",
@@ -80,6 +76,19 @@ def judge(
         )
         others.append(f"stalls: {touched}; {work}" if work else f"the host stalled: {touched}")
     return (*own, *others), bool(own) and not others
+
+
+def _too_few(raw: RawWindow, seen: Latencies, gates: Gates) -> str:
+    """Return which number of samples is too low, in words; empty if there are enough."""
+    needed = gates.samples_needed
+    if raw.mode == "closed":
+        return f"{raw.completed:,} answers, {needed:,} are needed" * (raw.completed < needed)
+    if seen.effective >= needed:
+        return ""
+    return (
+        f"an effective sample of {seen.effective:,.0f} requests, {needed:,} are needed;"
+        f" {seen.excluded_share:.0%} of {raw.offered:,} were left out"
+    )
 
 
 def _not_keeping_up(raw: RawWindow, seen: Latencies, gates: Gates) -> list[str]:
