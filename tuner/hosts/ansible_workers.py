@@ -16,15 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tuner.hosts.searches import stop_until_none
+
 LOST = "a worker of Ansible ended without a result; the disk may be full"
 _LOOKS = 6
 """Looks in a row that must find no worker."""
 _LOOKS_APART_S = 4.0
 """Least time between two such looks; ansible-runner asks every 5 s."""
-SEARCHES_IN_VAIN = 2
-"""Searches in a row that must find nothing to kill."""
-SEARCHES_APART_S = 0.01
-"""Time between two searches."""
 _MOST_SEARCHES = 100
 """Searches for processes to kill; the rest is left to the search for a lab's processes."""
 ENDS = frozenset({"runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_on_skipped"})
@@ -43,23 +41,19 @@ def end_workers(private: Path) -> None:
     since ansible-core 2.19 (``WorkerProcess._detach``). Without a kill they would continue and
     start instances after everything was stopped.
 
-    A search misses a worker that is forked meanwhile, and a process that has no command line yet
-    because it is within execve(2). So the search ends when it has found none twice.
-
     Args:
         private: ansible-runner's folder.
     """
-    in_vain = 0
-    for _ in range(_MOST_SEARCHES):
-        found = list(_processes(private))
-        in_vain = 0 if found else in_vain + 1
-        if in_vain == SEARCHES_IN_VAIN:
-            return
-        for process in found:
+
+    def kill() -> list[str]:
+        found = [process.name for process in _processes(private)]
+        for pid in found:
             # It has ended.
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(process.name), signal.SIGKILL)
-        time.sleep(SEARCHES_APART_S)
+                os.killpg(int(pid), signal.SIGKILL)
+        return found
+
+    stop_until_none(kill, _MOST_SEARCHES)
 
 
 def _processes(private: Path) -> Iterator[Path]:

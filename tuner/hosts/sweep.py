@@ -28,7 +28,8 @@ from typing import Any, cast
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.hosts.ansible import KERNEL_FOLDER
-from tuner.hosts.ansible_workers import SEARCHES_APART_S, SEARCHES_IN_VAIN, end_workers
+from tuner.hosts.ansible_workers import end_workers
+from tuner.hosts.searches import stop_until_none
 from tuner.paths import data_dir
 
 Restore = Callable[[local.Claim], None]
@@ -104,24 +105,15 @@ def stop_lab(claim: local.Claim) -> list[str]:
 
 
 def _stopped(claim: local.Claim) -> list[str]:
-    """Stop processes until two searches in a row find none.
-
-    A server that was starting may have forked during a search, or have had no command line yet
-    because it was within execve(2).
+    """Stop what a study left, and return names and ids.
 
     Raises:
         HostError: some processes do not end, or others take their place each time.
         OSError: too many files are open.
     """
-    stopped: list[str] = []
-    in_vain = 0
-    for _ in range(_MOST_SEARCHES):
-        found = _stop(_processes(claim))
-        in_vain = 0 if found else in_vain + 1
-        if in_vain == SEARCHES_IN_VAIN:
-            return stopped
-        stopped += found
-        time.sleep(SEARCHES_APART_S)
+    stopped, none_left = stop_until_none(lambda: _stop(_processes(claim)), _MOST_SEARCHES)
+    if none_left:
+        return stopped
     raise HostError(f"{_listed(stopped)} start again and again; end the program that starts them")
 
 
