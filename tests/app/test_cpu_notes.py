@@ -30,12 +30,13 @@ def test_two_whole_cores_need_no_note() -> None:
 @pytest.mark.parametrize(
     ("topology", "words"),
     [
-        (SIBLINGS, ["two threads of one core (CPUs 0-1)", "capacity is too low", "--inventory"]),
+        (SIBLINGS, ["two threads of one core (CPUs 0-1)", "often a third", "--inventory"]),
         (replace(PLAIN, governor="powersave"), ["governor is powersave,", "cpupower"]),
         (
             replace(PLAIN, governor="powersave", energy_preference="balance_power"),
             ["powersave (balance_power)"],
         ),
+        (replace(PLAIN, turbo=True), ["turbo is on", "intel_pstate/no_turbo", "cpufreq/boost"]),
         (replace(PLAIN, irqbalance=True), ["systemctl stop irqbalance"]),
         (replace(PLAIN, quota=Quota("/shop", 0.5)), ["/shop", "0.5 CPUs", "do not count"]),
         (machine("desktop-4-cores").topology, ["6 CPUs are threads of 3 cores", "smt/control"]),
@@ -53,12 +54,19 @@ def test_what_disturbs_is_named_with_a_remedy(topology: Topology, words: list[st
     [
         replace(PLAIN, governor="performance"),
         replace(PLAIN, governor="powersave", energy_preference="performance"),
-        replace(PLAIN, turbo=True),
+        replace(PLAIN, turbo=False),
     ],
 )
 def test_settings_that_keep_the_frequency_need_no_note(topology: Topology) -> None:
     """Intel's driver calls its own governor powersave and has preferences."""
     assert notes(topology) == []
+
+
+def test_the_note_on_siblings_has_the_measured_loss() -> None:
+    """In place of the usual one."""
+    (note,) = cpu_notes(SIBLINGS, place(SIBLINGS, backend=False), speed_lost=0.3142)
+    assert "takes 31%, as measured now, of the server's speed" in note
+    assert "a third" not in note
 
 
 def test_cpus_that_the_user_left_idle_need_no_note() -> None:

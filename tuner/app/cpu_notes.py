@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tuner.app.interrupt_notes import card_notes, irqbalance_note
 from tuner.machine.facts import CoreSplit
-from tuner.machine.placement import BY_RULES, WantedCpus
+from tuner.machine.placement import BY_RULES, WantedCpus, shared_core
 from tuner.machine.topology import Topology
 from tuner.words.drawing import condensed
 
@@ -20,6 +20,7 @@ def cpu_notes(
     *,
     generator: bool = True,
     wanted: WantedCpus = BY_RULES,
+    speed_lost: float | None = None,
 ) -> list[str]:
     """Return notes on the CPUs of the serving host.
 
@@ -28,17 +29,18 @@ def cpu_notes(
         cores: the split of its CPUs.
         generator: whether the generator runs there, too.
         wanted: CPUs that the user named.
+        speed_lost: measured share of its speed that the server loses next to a spinning thread.
     """
     theirs = {*cores.server, *(() if cores.backend_apart else cores.backend)}
     return [
         note
         for note in (
-            _siblings(topology, cores) if generator else "",
+            _siblings(topology, cores, speed_lost) if generator else "",
             "" if wanted.server else _idle_nodes(topology, cores, generator=generator),
             _kinds(topology, cores),
             _threads(topology, cores),
             _quota(topology),
-            _frequency(topology),
+            *_frequency(topology),
             irqbalance_note(topology),
             *(
                 card_notes(topology, cores.generator, theirs, carries_load=False)
@@ -57,26 +59,21 @@ def generator_notes(topology: Topology, cpus: Collection[int]) -> list[str]:
         topology: topology of the host.
         cpus: CPUs of the generator.
     """
-    notes = (_quota(topology), _frequency(topology), irqbalance_note(topology))
+    notes = (_quota(topology), *_frequency(topology), irqbalance_note(topology))
     return [*filter(None, notes), *card_notes(topology, cpus, carries_load=True)]
 
 
-def _siblings(topology: Topology, cores: CoreSplit) -> str:
+def _siblings(topology: Topology, cores: CoreSplit, speed_lost: float | None) -> str:
     """Return a note on a generator that shares a physical core with the server or the backend."""
-    theirs = {*cores.server, *(() if cores.backend_apart else cores.backend)}
-    shared = [
-        core
-        for core in topology.cores_of({*cores.generator, *theirs})
-        if not cores.shared and set(core) & set(cores.generator) and set(core) & theirs
-    ]
-    if not shared:
+    core = shared_core(topology, cores)
+    if not core:
         return ""
+    lost = "often a third" if speed_lost is None else f"{speed_lost:.0%}, as measured now,"
     return (
-        f"generator and server run on two threads of one core (CPUs {condensed(shared[0])}): the"
-        " generator spins and takes a part of the core's speed, often a third, so the server's"
-        " capacity is too low and its latencies are too long; all configurations have the same"
-        " disadvantage. Use a machine with two physical cores, or another host for the generator"
-        " (--inventory)"
+        f"generator and server run on two threads of one core (CPUs {condensed(core)}): the"
+        f" generator spins, which takes {lost} of the server's speed, so its capacity is too low"
+        " and its latencies are too long; all configurations have the same disadvantage. Use a"
+        " machine with two physical cores, or another host for the generator (--inventory)"
     )
 
 
@@ -129,7 +126,12 @@ def _quota(topology: Topology) -> str:
     )
 
 
-def _frequency(topology: Topology) -> str:
+def _frequency(topology: Topology) -> list[str]:
+    """Return notes on what changes the CPUs' frequency within a study."""
+    return [*filter(None, (_governor(topology), _turbo(topology)))]
+
+
+def _governor(topology: Topology) -> str:
     governor = topology.governor
     if not governor or _STEADY in {governor, topology.energy_preference}:
         return ""
@@ -138,4 +140,15 @@ def _frequency(topology: Topology) -> str:
     return (
         f"the CPUs' frequency governor is {shown}, so their speed depends on the load; for steady"
         " windows: cpupower frequency-set -g performance"
+    )
+
+
+def _turbo(topology: Topology) -> str:
+    if not topology.turbo:
+        return ""
+    return (
+        "turbo is on, so the CPUs' speed depends on their temperature and on how many of them are"
+        " busy. Slices meet the same speed, windows may not; for steady windows:"
+        " echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"
+        " (other drivers: echo 0 > /sys/devices/system/cpu/cpufreq/boost)"
     )

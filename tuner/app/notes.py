@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tuner.generators.generator import LoadGenerator, WatchesStalls
 from tuner.goals.goals import Goals
 from tuner.hosts import local
-from tuner.hosts.core_speed import SLICE_S, times_by_core
+from tuner.hosts.core_speed import SLICE_S, speed_lost_beside, times_by_core
 from tuner.judge.claimable import (
     ESTIMATED,
     P99,
@@ -17,7 +17,8 @@ from tuner.judge.claimable import (
     from_stalls,
 )
 from tuner.machine.facts import CoreSplit, HostFacts
-from tuner.machine.placement import place
+from tuner.machine.placement import place, shared_core
+from tuner.machine.topology import Topology
 from tuner.measurement.instrument import Instrument
 from tuner.space.kernel import is_kernels
 from tuner.space.space import Space
@@ -145,6 +146,20 @@ def speeds_here() -> tuple[CoreSpeed, ...]:
     """
     found = times_by_core(place(local.facts().layout, backend=False).server, _SPEED_S)
     return tuple(CoreSpeed(cpu, change_of_speed(times), SLICE_S) for cpu, times in found.items())
+
+
+def speed_lost_to_generator(
+    generator: WatchesStalls, topology: Topology, cores: CoreSplit
+) -> float | None:
+    """Return the share of its speed that the server loses while the generator spins here.
+
+    It is measured if they run on threads of one core, and otherwise None.
+
+    Raises:
+        HostError: the server's CPU may not be used.
+    """
+    theirs = set(shared_core(topology, cores)) - set(cores.generator)
+    return speed_lost_beside(generator.stalls, min(theirs)) if theirs else None
 
 
 def noise_notes(generator: WatchesStalls, goals: Goals = P99) -> list[str]:

@@ -12,7 +12,7 @@ from tuner.app.premises import Premises
 from tuner.app.resolve import Resolved, resolve
 from tuner.definition.sampler_names import check_code
 from tuner.definition.study import StudyDefinition
-from tuner.generators.generator import LoadGenerator, SharesLoad
+from tuner.generators.generator import LoadGenerator, SharesLoad, WatchesStalls
 from tuner.goals.goals import Goals
 from tuner.hosts.ansible import KernelLoan
 from tuner.hosts.host_locks import HostLocks
@@ -157,6 +157,7 @@ def _notes(
             found.cores,
             generator=found.premises.generates_there,
             wanted=definition.cpus,
+            speed_lost=_speed_lost(found, generator) if watch else None,
         ),
         *found.premises.generator_notes(found.cores),
         *_shared_load(generator),
@@ -165,6 +166,13 @@ def _notes(
         *([] if definition.inventory or reports_waits() else [notes.NO_SCHEDSTAT]),
         *([notes.KEPT_STALLS] if definition.stalls == KEEP else []),
     )
+
+
+def _speed_lost(found: Resolved, generator: LoadGenerator) -> float | None:
+    """Return the share of speed that the server loses next to the generator; None: not measured."""
+    if found.definition.inventory or not isinstance(generator, WatchesStalls):
+        return None
+    return notes.speed_lost_to_generator(generator, found.host.layout, found.cores)
 
 
 def _shared_load(generator: LoadGenerator) -> list[str]:

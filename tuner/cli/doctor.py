@@ -17,7 +17,7 @@ from tuner.app.caller import Caller
 from tuner.app.cpu_notes import cpu_notes
 from tuner.app.fleet_look import look_at_fleet
 from tuner.app.host_noise import measure_here
-from tuner.app.notes import speeds_here, watched_stalls
+from tuner.app.notes import speed_lost_to_generator, speeds_here, watched_stalls
 from tuner.app.printing import print_json
 from tuner.app.turn import look_here
 from tuner.cli import complete, options
@@ -259,11 +259,21 @@ def _topology(topology: Topology, cores: CoreSplit) -> list[DoctorRow]:
     """Return the topology as text, with the programs on the CPUs, and notes with remedies."""
     summary, *lines = drawn(topology, cores)
     figures = {"topology": asdict(topology), "placement": asdict(cores)}
+    disturbing = cpu_notes(topology, cores, speed_lost=_speed_lost(topology, cores))
     return [
         DoctorRow("topology", _OK, summary, figures),
         *(DoctorRow("", _OK, line) for line in lines),
-        *(DoctorRow("", _WARN, note) for note in cpu_notes(topology, cores)),
+        *(DoctorRow("", _WARN, note) for note in disturbing),
     ]
+
+
+def _speed_lost(topology: Topology, cores: CoreSplit) -> float | None:
+    """Return the share of speed that the server loses next to the generator; None: not measured."""
+    try:
+        return speed_lost_to_generator(_native(), topology, cores)
+    except TunerError:
+        # A missing generator has a row of its own.
+        return None
 
 
 def _servers(adapters: Mapping[str, Server], named: ServerFacts | None) -> list[DoctorRow]:

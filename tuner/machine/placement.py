@@ -78,6 +78,18 @@ def place(topology: Topology, *, backend: bool, wanted: WantedCpus = BY_RULES) -
     return CoreSplit(generator, server, (behind or server) if backend else (), shared=False)
 
 
+def shared_core(topology: Topology, split: CoreSplit) -> tuple[int, ...]:
+    """Return the CPUs of a physical core that runs generator and server, or generator and backend.
+
+    It is empty if there is none. A single CPU that runs everything does not count.
+    """
+    theirs = {*split.server, *(() if split.backend_apart else split.backend)}
+    for core in topology.cores_of({*split.generator, *theirs}):
+        if not split.shared and not theirs.isdisjoint(core) and set(core) & set(split.generator):
+            return core
+    return ()
+
+
 def place_server(
     topology: Topology, *, backend: bool, wanted: WantedCpus = BY_RULES
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
