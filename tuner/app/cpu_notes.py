@@ -31,7 +31,6 @@ def cpu_notes(
         wanted: CPUs that the user named.
         speed_lost: measured share of its speed that the server loses next to a spinning thread.
     """
-    theirs = {*cores.server, *(() if cores.backend_apart else cores.backend)}
     return [
         note
         for note in (
@@ -43,7 +42,7 @@ def cpu_notes(
             *_frequency(topology),
             irqbalance_note(topology),
             *(
-                card_notes(topology, cores.generator, theirs, carries_load=False)
+                card_notes(topology, cores.generator, cores.serving, carries_load=False)
                 if generator
                 else ()
             ),
@@ -79,9 +78,8 @@ def _siblings(topology: Topology, cores: CoreSplit, speed_lost: float | None) ->
 
 def _idle_nodes(topology: Topology, cores: CoreSplit, *, generator: bool) -> str:
     """Return a note on memory nodes or sockets that nothing uses."""
-    used = {*cores.server, *(() if cores.backend_apart else cores.backend)}
-    used |= set(cores.generator) if generator else set()
-    used = {cpu for core in topology.cores if used & set(core) for cpu in core}
+    running = cores.serving | set(cores.generator if generator else ())
+    used = {cpu for core in topology.cores if running & set(core) for cpu in core}
     small, isolated = topology.small, set(topology.isolated)
     idle = set(topology.allowed) - used - small - isolated
     if not idle or topology.quota:

@@ -119,6 +119,11 @@ class CoreSplit:
     """True if the backend runs on another host: equal ids are then different cores."""
 
     @property
+    def serving(self) -> frozenset[int]:
+        """The CPUs of the server's host that run server or backend."""
+        return frozenset({*self.server, *(() if self.backend_apart else self.backend)})
+
+    @property
     def backend_shares(self) -> bool:
         """True if the backend runs on the server's cores."""
         return not self.backend_apart and not set(self.backend).isdisjoint(self.server)

@@ -83,11 +83,11 @@ def shared_core(topology: Topology, split: CoreSplit) -> tuple[int, ...]:
 
     It is empty if there is none. A single CPU that runs everything does not count.
     """
-    theirs = {*split.server, *(() if split.backend_apart else split.backend)}
-    for core in topology.cores_of({*split.generator, *theirs}):
-        if not split.shared and not theirs.isdisjoint(core) and set(core) & set(split.generator):
-            return core
-    return ()
+    if split.shared:
+        return ()
+    mine, theirs = set(split.generator), split.serving
+    cores = topology.cores_of(mine | theirs)
+    return next((core for core in cores if mine & set(core) and theirs & set(core)), ())
 
 
 def place_server(
