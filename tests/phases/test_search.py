@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from tests.measurement.windows import window
-from tests.phases.rig import HAND, QUIET, STOCK, Rig, all_the_same, blocks, fast_is_better, rig
+from tests.phases.rig import (
+    HAND,
+    QUIET,
+    STOCK,
+    Notes,
+    Rig,
+    all_the_same,
+    blocks,
+    fast_is_better,
+    rig,
+)
 from tuner.goals.objective import Objective
 from tuner.judge.scoring import BASELINE, mean_loss, trial_losses
 from tuner.phases.repeat import InvalidBlockError
@@ -17,6 +29,7 @@ from tuner.phases.study import calibrate
 from tuner.record.model import Record, Trial
 from tuner.search.schedule import RUNGS
 from tuner.space.configuration import Value
+from tuner.store.store import Store
 from tuner.testing.lab import Effect, Faults
 
 
@@ -90,6 +103,37 @@ def test_losses_are_those_that_the_windows_say(usual: Record) -> None:
 def test_every_trial_has_come_to_an_end(usual: Record) -> None:
     """Nobody races on after the search."""
     assert {trial.state for trial in usual.trials} <= {"complete", "dropped", "infeasible"}
+
+
+@dataclass
+class Steps(Notes):
+    """Progress that keeps its steps."""
+
+    steps: list[tuple[str, float]] = field(default_factory=list)
+
+    def step(self, text: str, left_s: float) -> None:
+        """Implement ``Progress.step``."""
+        self.steps.append((text, left_s))
+
+
+def test_the_end_shows_progress_where_a_storage_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of trials take minutes to close: a line every two seconds with the time left."""
+    made = rig(objective="p50", progress=Steps())
+    close_trial = Store.close_trial
+
+    def slow(store: Store, number: int, *args: Any, **kwargs: Any) -> None:
+        made.host.now_s += 1.0
+        close_trial(store, number, *args, **kwargs)
+
+    monkeypatch.setattr(Store, "close_trial", slow)
+    racing = [t for t in proposals(searched(made)) if t.state == "complete"]
+    assert isinstance(made.progress, Steps)
+    closing = [step for step in made.progress.steps if step[0].endswith("trials closed")]
+    count = len(racing)
+    assert count > 4
+    assert closing == [
+        (f"{done} of {count} trials closed", float(count - done)) for done in range(2, count, 2)
+    ]
 
 
 def test_importance_is_of_parameters_and_names_what_matters(usual: Record) -> None:

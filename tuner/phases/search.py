@@ -40,6 +40,9 @@ _NEW_SHARE = 0.5
 _MOST_LEFT_OUT = 2
 """Blocks in a row without a valid attempt, at which the search gives up."""
 
+_PROGRESS_EVERY_S = 2.0
+"""Least time between two steps of progress while trials are closed; each takes some 50 ms."""
+
 _LEAST_NOISE = 0.01
 """Least noise of a look that the surrogate assumes, ln units."""
 
@@ -378,11 +381,17 @@ def _close(bench: Bench, trial: Trial, state: TrialState, message: str) -> None:
 
 
 def _close_all(bench: Bench) -> None:
-    for trial in bench.store.record().trials:
-        if trial.state == "racing":
-            state: TrialState = "complete" if trial.losses else "infeasible"
-            words = "" if trial.losses else "no valid window"
-            _close(bench, trial, state, words)
+    racing = [trial for trial in bench.store.record().trials if trial.state == "racing"]
+    begun_s = shown_s = bench.clock()
+    for done, trial in enumerate(racing):
+        now_s = bench.clock()
+        if now_s - shown_s >= _PROGRESS_EVERY_S:
+            left_s = (now_s - begun_s) / done * (len(racing) - done)
+            bench.progress.step(f"{done:,} of {len(racing):,} trials closed", left_s)
+            shown_s = now_s
+        state: TrialState = "complete" if trial.losses else "infeasible"
+        words = "" if trial.losses else "no valid window"
+        _close(bench, trial, state, words)
 
 
 def _report_best(bench: Bench, record: Record, block: Block, left_s: float) -> None:
