@@ -270,7 +270,7 @@ def _topology(topology: Topology, cores: CoreSplit) -> list[DoctorRow]:
 def _speed_lost(topology: Topology, cores: CoreSplit) -> float | None:
     """Return the share of speed that the server loses next to the generator; None: not measured."""
     try:
-        return speed_lost_to_generator(_native(), topology, cores)
+        return speed_lost_to_generator(_native(cores), topology, cores)
     except TunerError:
         # A missing generator has a row of its own.
         return None
@@ -313,9 +313,10 @@ def _generator() -> list[DoctorRow]:
     return [DoctorRow("generator", _OK, f"{generator.name} at {loadgen_binary()}")]
 
 
-def _native() -> NativeGenerator:
-    cores = place(local.facts().layout, backend=False)
-    return NativeGenerator(loadgen_binary(), cores, StallRule())
+def _native(cores: CoreSplit | None = None) -> NativeGenerator:
+    """Return the generator on these cores; None: on those that a study would use here."""
+    chosen = cores or place(local.facts().layout, backend=False)
+    return NativeGenerator(loadgen_binary(), chosen, StallRule())
 
 
 def _expected_noise() -> list[DoctorRow]:
