@@ -25,10 +25,11 @@ def test_the_cost_of_a_block_is_its_deployment_its_windows_and_its_warm_ups() ->
 def test_at_a_high_rate_windows_are_short_and_hold_what_p99_needs() -> None:
     """20,000/s in a ten-minute study: 10,000 samples and an allowance for stalls.
 
-    A window with a quarter of them counts, since hosts get better and worse.
+    A window with a quarter of them counts, and in the confirmation with a tenth, since hosts get
+    better and worse.
     """
     plan = plan_blocks(Goals.of("p99"), 20_000, 600)
-    assert plan.samples_needed == 2_500
+    assert (plan.samples_needed, plan.samples_enough) == (2_500, 1_000)
     assert plan.search.window_s == pytest.approx(0.5)
     assert plan.look_samples == 625, "a look of the search claims nothing"
     assert (plan.search.rounds, plan.candidates) == (4, 8)

@@ -196,6 +196,7 @@ def test_too_few_samples_are_nobodys_fault() -> None:
     """The message has both numbers."""
     found = judged(raw_window([100.0] * 9))
     assert not found.bad
+    assert found.lacking
     assert found.invalid == (
         "an effective sample of 9 requests, 10 are needed; 0% of 9 were left out",
     )
@@ -217,16 +218,20 @@ def test_samples_are_counted_without_the_stalled_ones() -> None:
     """100 requests of which 97 are touched are too few, by busy cycles as by spans."""
     raw = raw_window(generator_spans=((0, 965 * MS),))
     for rule in (CYCLES, StallRule()):
-        (reason,) = judged(raw, rule).invalid
+        found = judged(raw, rule)
+        (reason,) = found.invalid
         assert "requests, 10 are needed; 97% of 100 were left out" in reason
+        assert found.lacking
 
 
 def test_work_that_looks_like_stalls_does_not_accuse_the_host() -> None:
     """Stalls of 300 µs every 2 ms on the server's core alone: the reason names the way out."""
     spans = tuple((i * 2 * MS, i * 2 * MS + 300_000) for i in range(500))
-    (reason,) = judged(raw_window(server_spans=spans), StallRule()).invalid
+    found = judged(raw_window(server_spans=spans), StallRule())
+    (reason,) = found.invalid
     assert "100% of 100 were left out; " in reason
     assert "--stalls keep" in reason
+    assert not found.lacking, "it may be the arm's own work"
 
 
 def test_blame_needs_a_sound_instrument() -> None:
@@ -234,6 +239,7 @@ def test_blame_needs_a_sound_instrument() -> None:
     found = judged(raw_window([100.0] * 5, errors={"reset": 1}))
     assert len(found.invalid) == 2
     assert not found.bad
+    assert not found.lacking
 
 
 @pytest.mark.parametrize(("failed", "is_bad"), [(51, True), (50, False)])
@@ -271,6 +277,7 @@ def test_a_closed_loop_needs_answers_and_no_time_without_stalls(rule: StallRule)
     assert (found.valid, found.excluded_share, found.completed_per_s) == (True, 1.0, 100.0)
     few = judged(raw, rule, samples_needed=101)
     assert (few.invalid, few.bad) == (("100 answers, 101 are needed",), False)
+    assert not few.lacking
 
 
 def test_a_window_without_requests_is_invalid_and_has_no_figures() -> None:

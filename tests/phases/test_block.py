@@ -425,6 +425,29 @@ def test_a_block_that_would_need_too_many_rounds_again_is_invalid() -> None:
     assert "requests failed (status" in block.reason
 
 
+def test_rounds_that_the_host_spoilt_are_measured_again_more_often() -> None:
+    """Stalls leave too few samples in half of them; a patient block goes on until enough count."""
+
+    def measured(*, patient: bool) -> Block:
+        made = rig(seed=6, stalls=SimulatedStalls(per_s=200.0, mean_us=10_000.0))
+        bench = replace(made.bench(), gates=Gates(samples_needed=135))
+        return run_block(bench, replace(spec(HAND, needs_all=True), patient=patient))
+
+    strict, patient = measured(patient=False), measured(patient=True)
+    assert strict.state == "invalid"
+    assert 2 * 3 <= len(strict.windows) <= 2 * 5, "at most two of five rounds may be invalid"
+    assert patient.state == "complete"
+    assert len({w.round for w in patient.windows}) > 5 + 2
+    assert all(w.lacking for w in patient.windows if not w.valid)
+
+
+def test_a_patient_block_repeats_no_more_failures_of_an_arm_than_others() -> None:
+    """They are not the host's doing."""
+    made = rig(faults=Faults(failing={1, 3, 5}))
+    block = run_block(made.bench(), replace(spec(HAND, needs_all=True), patient=True))
+    assert (block.state, len(block.windows)) == ("invalid", 2 * 3)
+
+
 def test_an_invalid_window_of_a_candidate_spoils_no_search_block() -> None:
     """Only the baseline's do, and only if most of its windows are invalid."""
     bad = {w.window_id for w in _windows(rig(faults=Faults(failing={3})), HAND) if not w.valid}

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
+from tests.phases.rig import HAND, SPACE, STOCK, GetsNoisy, Rig, blocks, rig
 from tuner.errors import HostError, StoreError
 from tuner.judge.results import evaluate
+from tuner.judge.rounds import allowed_invalid
 from tuner.judge.scoring import BASELINE
-from tuner.phases.compare import allowed_invalid
 from tuner.phases.confirm import freeze, run_confirmation
 from tuner.phases.study import Calibrated, calibrate, confirm
 from tuner.record.model import Protocol, Record
@@ -73,7 +73,10 @@ def test_the_protocol_holds_all_that_the_verdict_depends_on() -> None:
     assert protocol.window_s == ready.plan.confirm.window_s
     assert protocol.alpha == 0.05
     assert protocol.band == ready.bench.goals.margin == DEFAULT_BAND
-    assert (protocol.stall_rule, protocol.gates) == (ready.bench.rule, ready.bench.gates)
+    assert protocol.stall_rule == ready.bench.rule
+    enough = ready.plan.samples_enough
+    assert enough < ready.bench.gates.samples_needed, "the plan is fixed, the host gets worse"
+    assert protocol.gates == replace(ready.bench.gates, samples_needed=enough)
     assert made.record().protocol == protocol
 
 
@@ -182,6 +185,30 @@ def test_a_confirmation_that_broke_off_is_inconclusive_whatever_its_blocks_say()
 def test_a_tenth_of_the_blocks_may_be_invalid(blocks_: int, allowed: int) -> None:
     """And two of a small number."""
     assert allowed_invalid(blocks_) == allowed
+
+
+def test_invalid_blocks_with_a_valid_round_may_be_more() -> None:
+    """Three blocks fail after their first round, one more than may without one."""
+    failing = {6 * block + window for block in range(3) for window in (2, 4)}
+    record = confirmed(broken(failing))
+    assert record.protocol is not None
+    assert record.protocol.rounds == 4, "two bad rounds are more than a quarter"
+    states = [b.state for b in blocks(record, "confirm")]
+    assert states == ["invalid"] * 3 + ["complete"] * record.protocol.blocks
+    assert allowed_invalid(record.protocol.blocks) == 2
+
+
+def test_a_host_that_gets_bad_after_calibration_is_confirmed_all_the_same() -> None:
+    """Its stalls leave a fifth of the requests: windows hold fewer, and blocks have more rounds."""
+    made = rig(time_s=600.0)
+    made.progress = GetsNoisy(host=made.host, at="confirmation")
+    record = made.run()
+    assert record.protocol is not None
+    found = blocks(record, "confirm")
+    assert [b.state for b in found] == ["complete"] * record.protocol.blocks
+    assert all(len(b.windows) > 2 * record.protocol.rounds for b in found)
+    assert min(w.effective or 0 for b in found for w in b.windows) < 2_500
+    assert "typical block alone would say: better" in evaluate(record).sentence
 
 
 def test_a_host_that_fails_now_and_then_is_no_reason_to_stop() -> None:

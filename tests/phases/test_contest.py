@@ -21,9 +21,9 @@ from tuner.judge.contest import (
     pairs,
     plan_contest,
 )
+from tuner.judge.rounds import allowed_invalid
 from tuner.judge.support import LEAST_STARTS
 from tuner.phases.block import Arm
-from tuner.phases.compare import allowed_invalid
 from tuner.phases.contest import (
     ContestLoad,
     measure_capacities,

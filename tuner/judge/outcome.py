@@ -12,6 +12,7 @@ from tuner.judge.arms import INTERRUPTED, PairedBlock
 from tuner.judge.confirmation import Tally
 from tuner.judge.history import TrialFigure
 from tuner.judge.kinds import kind_of, measurement_sentence
+from tuner.judge.rounds import allowed_invalid
 from tuner.record.model import Record
 from tuner.stats.diagnostics import Diagnostic
 from tuner.stats.verdict import Verdict, VerdictKind
@@ -121,8 +122,7 @@ def _confirmation(
     most = "at most " * (protocol.sequential_rho is not None)
     after = f"after {tally.blocks} of {most}{counted(protocol.blocks, 'block')}"
     ended = record.ended_unix_s is not None
-    if ended and invalid and confirm[-1].state == "invalid":
-        # The confirmation gives up only after more invalid blocks than the protocol allows.
+    if ended and len(invalid) > allowed_invalid(protocol.blocks):
         sentence = (
             f"Inconclusive: {counted(len(invalid), 'block')} of {len(confirm)} were invalid, more "
             f"than the protocol allows, so the confirmation stopped {after}. "

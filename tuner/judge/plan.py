@@ -101,7 +101,10 @@ class StudyPlan:
     """A block of further starts; None if the blocks of the confirmation are all that there are."""
     load_points: BlockPlan
     samples_needed: int
-    """Effective samples that a window needs, as declared in the report."""
+    """Effective samples that a window needs before the confirmation: a quarter of the planned ones.
+    With fewer, calibration plans anew."""
+    samples_enough: int
+    """The same in the confirmation: a tenth. The host may get worse, but the plan is fixed."""
     look_samples: int
     """The same for windows of the search, which support no claim."""
     points: int = 2
@@ -288,21 +291,22 @@ def plan_blocks(
         ),
         load_points=block(_POINT_S, confirm_s),
         samples_needed=_gate(needed, goals),
+        samples_enough=_gate(needed, goals, part=10),
         look_samples=_gate(looked, goals),
         points=economy.points if goals.mode == "open" and goals.seek is None else 0,
         seeks=goals.seek is not None,
     )
 
 
-def _gate(planned: int, goals: Goals) -> int:
+def _gate(planned: int, goals: Goals, part: int = 4) -> int:
     """Return the effective samples below which a window does not count.
 
-    It is a quarter of the planned ones, because a host gets better and worse, and never fewer than
-    a quantile needs: a window with fewer samples than planned is noisier, not wrong.
+    It is a part of the planned ones, because a host gets better and worse, and never fewer than a
+    quantile needs: a window with fewer samples than planned is noisier, not wrong.
     """
     if goals.seek or goals.mode == "closed":
         return planned
-    return max(1, min(planned // 2, max(goals.samples_least, planned // 4)))
+    return max(1, min(planned // 2, max(goals.samples_least, planned // part)))
 
 
 def blocks_of_copies(starts: int, arms: int) -> tuple[int, int]:

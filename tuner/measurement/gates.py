@@ -31,10 +31,19 @@ class Gates:
     """Largest share of requests touched by stalls; 0.8 in records of earlier versions."""
 
 
-def judge(
-    raw: RawWindow, seen: Latencies, gates: Gates, other: str
-) -> tuple[tuple[str, ...], bool]:
-    """Return why the window may not count, and whether the configuration is the only cause.
+@dataclass(frozen=True, slots=True)
+class WindowVerdict:
+    """Why a window may not count; it may without reasons."""
+
+    reasons: tuple[str, ...]
+    bad: bool
+    """True if the configuration is the only cause."""
+    lacking: bool
+    """True if the only reason is that the host's stalls left too few samples."""
+
+
+def judge(raw: RawWindow, seen: Latencies, gates: Gates, other: str) -> WindowVerdict:
+    """Return why the window may not count.
 
     ``other`` describes terms that the server chose instead of the requested ones.
     """
@@ -63,11 +72,13 @@ def judge(
             )
         others += _not_keeping_up(raw, seen, gates)
     few = _too_few(raw, seen, gates)
+    lacking = False
     if few:
         # A server that fails most requests or does not keep up leaves hardly a sample: the one has
         # few answers, and the other is never idle, so that all is one busy cycle. Requests that
         # were late due to a stall do not count as late.
         work = "" if by_server or raw.mode == "closed" else likely_work([raw])
+        lacking = raw.mode == "open" and not (own or others or work)
         (own if by_server else others).append(f"{few}; {work}" if work else few)
     if seen.excluded_share > gates.excluded_share:
         touched, work = (
@@ -75,7 +86,8 @@ def judge(
             likely_work([raw]),
         )
         others.append(f"stalls: {touched}; {work}" if work else f"the host stalled: {touched}")
-    return (*own, *others), bool(own) and not others
+        lacking = False
+    return WindowVerdict((*own, *others), bool(own) and not others, lacking)
 
 
 def _too_few(raw: RawWindow, seen: Latencies, gates: Gates) -> str:

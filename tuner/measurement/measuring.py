@@ -30,7 +30,7 @@ def measure(
     seen = latencies_of(raw, rule)
     other = unlike(asked, raw.protocol, raw.agreed) if asked else ""
     own = _own(raw)
-    reasons, bad = judge(own, seen, gates, other)
+    judgement = judge(own, seen, gates, other)
     counts: dict[str, Any] = {each.name: getattr(own, each.name) for each in fields(WindowCounts)}
     return Measurement(
         **counts,
@@ -40,8 +40,9 @@ def measure(
         service=seen.service,
         send_lag=seen.send_lag,
         excluded_share=seen.excluded_share,
-        invalid=reasons,
-        bad=bad,
+        invalid=judgement.reasons,
+        bad=judgement.bad,
+        lacking=judgement.lacking,
         effective=seen.effective,
         stalled_share=_stalled_share(own),
         first_byte=seen.first_byte,

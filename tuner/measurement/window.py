@@ -211,6 +211,9 @@ class Measurement(WindowCounts):
     first_byte: Latency | None = None
     """First byte of the answer − intended, stall-free; None where the generator does not report it,
     and in older records."""
+    lacking: bool = False
+    """True if the only reason is that the host's stalls left too few samples; False in older
+    records."""
 
     @property
     def round(self) -> int:

@@ -33,6 +33,7 @@ from tuner.goals.constraint import Constraint
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.arms import excluded_share
 from tuner.judge.plan import BlockPlan
+from tuner.judge.rounds import spoilt_rounds
 from tuner.judge.scoring import BASELINE, window_id
 from tuner.measurement import core_wait, quota
 from tuner.measurement.error_log import complaints, signal_of
@@ -86,12 +87,15 @@ class BlockSpec:
 
     A round with an invalid window is measured again, whole, at the block's end; a block that
     would need more than a quarter of its rounds again is invalid. A block with fewer effective
-    samples than planned, since the host got worse, has more rounds.
+    samples than planned, since the host got worse, has up to twice as many rounds.
     """
     seek: Constraint | None = None
     """The latency limit of a capacity search; ``rate_per_s`` is then each arm's first rate."""
     may_lack: frozenset[str] = frozenset()
     """Labels of arms that may be missing even so, because the server may refuse them."""
+    patient: bool = False
+    """True if rounds that the host spoilt are measured again, up to twice as many as planned;
+    otherwise they are limited like other invalid ones."""
 
     @property
     def allowed_bad(self) -> int:
@@ -101,6 +105,8 @@ class BlockSpec:
     @property
     def spare_rounds(self) -> int:
         """Rounds by which the block may be longer, for bad ones or for too few samples."""
+        if self.patient:
+            return 2 * self.plan.rounds
         grows = self.needs_all and self.plan.effective > 0
         return self.plan.rounds if grows else self.allowed_bad
 
@@ -379,7 +385,7 @@ class _Run:
         throttled = quota.reason(window)
         if throttled:
             # The quota may be the reason for errors and for a missed rate, too.
-            window = replace(window, invalid=(throttled, *window.invalid), bad=False)
+            window = replace(window, invalid=(throttled, *window.invalid), bad=False, lacking=False)
         if not window.valid:
             waited = core_wait.reason(window)
             more = (*self._log_excerpt(window), *([waited] if waited else []))
@@ -419,10 +425,10 @@ class _Run:
         deaths.add((self._number, window.window_id if self._alone else ""))
         if len(deaths) > 1:
             again = f"{words}; it did in {len(deaths)} deployments of this configuration"
-            return replace(window, invalid=(again, *window.invalid), bad=True)
+            return replace(window, invalid=(again, *window.invalid), bad=True, lacking=False)
         if self._watch.is_dead(window.instance) and not self._alone:
             self._dead = f"{window.instance}: {words}"
-        return replace(window, invalid=(words, *window.invalid), bad=False)
+        return replace(window, invalid=(words, *window.invalid), bad=False, lacking=False)
 
     def _ended(self, window: Measurement) -> str:
         """Return how the server ended during the window; empty if it is running."""
@@ -461,11 +467,14 @@ class _Run:
         there = {window.instance for window in self._windows if window.round == last}
         if not self._spec.needs_all or not self._staying <= there:
             return False
-        rounds = last + 1
+        rounds, planned = last + 1, self._spec.plan.rounds
         good = self._good_rounds()
-        if good >= self._spec.plan.rounds:
-            return self._effective() >= self._spec.plan.effective
-        return rounds - good > self._spec.allowed_bad
+        if good >= planned:
+            return self._effective() >= self._spec.plan.effective or rounds >= 2 * planned
+        bad = rounds - good
+        if self._spec.patient:
+            bad -= len(spoilt_rounds(w for w in self._windows if w.instance in self._staying))
+        return bad > self._spec.allowed_bad
 
     def _effective(self) -> float:
         """Return the effective samples of the remaining instance that has the fewest."""

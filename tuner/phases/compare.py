@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tuner.errors import HostError, InstrumentError
+from tuner.judge.rounds import allowed_invalid
+from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.phases.bench import Bench
 from tuner.phases.block import BlockSpec, Drop, keep_all, run_block
 from tuner.phases.repeat import wait_out
 from tuner.record.model import Record
 
-MOST_INVALID = 0.10
-"""Share of invalid blocks above which a comparison ends without its planned blocks."""
+_REPEATED_SHARE = 0.5
+"""Most time of invalid blocks with a valid round, in proportion to the planned blocks'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,9 @@ class PlannedBlocks:
 def run_blocks(bench: Bench, planned: PlannedBlocks) -> bool:
     """Measure the missing blocks; an invalid one is logged and repeated whole.
 
-    It ends early if the record allows it, or if more blocks are invalid than the validity rule
-    allows.
+    It ends early if the record allows it, or if more blocks are invalid than ``allowed_invalid``.
+    A host that managed a round of each may do better, so such blocks may be more: together they
+    take up to half the time of the planned ones.
 
     Returns:
         Whether all blocks are complete.
@@ -51,11 +54,11 @@ def run_blocks(bench: Bench, planned: PlannedBlocks) -> bool:
     """
     allowed, failures = allowed_invalid(planned.count), 0
     record = bench.store.record()
-    before = 0 if planned.earlier_count else _invalid(record, planned)
+    before: frozenset[int] = frozenset() if planned.earlier_count else _numbers(record, planned)
     missing = _missing(record, planned)
     bench.progress.phase(planned.title, len(missing) * planned.cost_s)
     while missing:
-        if _invalid(record, planned) - before > allowed or planned.decided(record):
+        if planned.decided(record) or _is_hopeless(record, planned, before):
             return False
         try:
             block = run_block(bench, replace(planned.spec, index=missing[0]), planned.drop)
@@ -77,20 +80,33 @@ def run_blocks(bench: Bench, planned: PlannedBlocks) -> bool:
     return True
 
 
-def allowed_invalid(blocks: int) -> int:
-    """Return the allowed number of invalid blocks: a tenth, and at least two."""
-    return max(2, round(MOST_INVALID * blocks))
-
-
 def _missing(record: Record, planned: PlannedBlocks) -> list[int]:
     """Return the indices of the blocks that are not complete."""
     done = {b.index for b in record.blocks if _belongs(b.phase, planned) and b.state == "complete"}
     return [index for index in range(planned.count) if index not in done]
 
 
-def _invalid(record: Record, planned: PlannedBlocks) -> int:
-    """Return the number of invalid blocks."""
-    return sum(b.state == "invalid" and _belongs(b.phase, planned) for b in record.blocks)
+def _numbers(record: Record, planned: PlannedBlocks) -> frozenset[int]:
+    """Return the numbers of the blocks so far."""
+    return frozenset(b.number for b in record.blocks if _belongs(b.phase, planned))
+
+
+def _is_hopeless(record: Record, planned: PlannedBlocks, before: frozenset[int]) -> bool:
+    """Return whether too many blocks were invalid, without those of an earlier run.
+
+    Args:
+        record: the record so far.
+        planned: the blocks of the comparison.
+        before: numbers of an earlier run's blocks.
+    """
+    allowed = allowed_invalid(planned.count)
+    ours = [b for b in record.blocks if _belongs(b.phase, planned) and b.number not in before]
+    invalid = [block for block in ours if block.state == "invalid"]
+    if len(invalid) <= allowed:
+        return False
+    without = sum(not counted_windows(block, BASELINE) for block in invalid)
+    spent_s = sum(block.ended_unix_s - block.started_unix_s for block in invalid)
+    return without > allowed or spent_s >= _REPEATED_SHARE * planned.count * planned.cost_s
 
 
 def _belongs(phase: str, planned: PlannedBlocks) -> bool:

@@ -45,6 +45,7 @@ def freeze(
         The protocol with the hash of its content, stored in the record.
     """
     stakes = _stakes(calibration, blocks, design)
+    enough = min(bench.gates.samples_needed, plan.samples_enough)
     protocol = Protocol(
         frozen_unix_s=bench.clock(),
         digest="",
@@ -60,7 +61,7 @@ def freeze(
         alpha=LEVEL,
         margin=bench.goals.margin.share,
         stall_rule=bench.rule,
-        gates=bench.gates,
+        gates=replace(bench.gates, samples_needed=enough),
         second=bench.goals.second.text if bench.goals.second else "",
         second_margin=bench.goals.margin.share if bench.goals.second else 0.0,
         constraints=tuple(limit.text for limit in bench.goals.limits),
@@ -117,6 +118,7 @@ def run_confirmation(
             needs_all=True,
             seek=bench.goals.seek,
             may_lack=further,
+            patient=block_plan.effective > 0,
         ),
         count=protocol.blocks,
         cost_s=block_plan.cost_s(len(arms)),

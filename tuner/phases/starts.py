@@ -58,6 +58,7 @@ def run_starts(bench: Bench, arms: Sequence[Arm], protocol: Protocol, plan: Stud
         mode=bench.goals.mode,
         rate_per_s=protocol.rate_per_s,
         needs_all=True,
+        patient=True,
     )
     # A window of a further start is half as long as one of the search.
     least = max(1, min(protocol.gates.samples_needed, plan.look_samples // 2))

@@ -140,6 +140,7 @@ _LATER: Mapping[str, object] = {
     "backend_apart": False,
     "product": "",
     "program": "",
+    "lacking": False,
 }
 """Fields that older records lack, with the value that says so."""
 
