@@ -51,7 +51,7 @@ class Watcher:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch, host: SimulatedHost) -> Watch:
     """Let ``doctor`` watch such stalls, and measure on the simulated host."""
-    monkeypatch.setattr(doctor, "_native", lambda: SimulatedGenerator(host))
+    monkeypatch.setattr(doctor, "_native", lambda *_: SimulatedGenerator(host))
     monkeypatch.setattr(doctor, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
     monkeypatch.setattr(doctor, "_self_test", list)
     monkeypatch.setattr(doctor, "speeds_here", lambda: (STEADY,))

@@ -291,7 +291,7 @@ def test_the_doctor_checks_and_measures_the_named_program(
 
     monkeypatch.setattr(doctor, "measure_here", measure_here)
     monkeypatch.setattr(doctor, "watched_stalls", lambda _: ())
-    monkeypatch.setattr(doctor, "_native", lambda: SimulatedGenerator(host))
+    monkeypatch.setattr(doctor, "_native", lambda *_: SimulatedGenerator(host))
     monkeypatch.setattr(doctor, "_self_test", list)
     done = tuner("doctor", "--json", OPTION, programs[1])
     rows = {row["what"]: row["text"] for row in json.loads(done.out)}
