@@ -72,13 +72,11 @@ def judge(raw: RawWindow, seen: Latencies, gates: Gates, other: str) -> WindowVe
             )
         others += _not_keeping_up(raw, seen, gates)
     few = _too_few(raw, seen, gates)
-    lacking = False
     if few:
         # A server that fails most requests or does not keep up leaves hardly a sample: the one has
         # few answers, and the other is never idle, so that all is one busy cycle. Requests that
         # were late due to a stall do not count as late.
         work = "" if by_server or raw.mode == "closed" else likely_work([raw])
-        lacking = raw.mode == "open" and not (own or others or work)
         (own if by_server else others).append(f"{few}; {work}" if work else few)
     if seen.excluded_share > gates.excluded_share:
         touched, work = (
@@ -86,7 +84,7 @@ def judge(raw: RawWindow, seen: Latencies, gates: Gates, other: str) -> WindowVe
             likely_work([raw]),
         )
         others.append(f"stalls: {touched}; {work}" if work else f"the host stalled: {touched}")
-        lacking = False
+    lacking = raw.mode == "open" and not own and others == [few]
     return WindowVerdict((*own, *others), bool(own) and not others, lacking)
 
 

@@ -6,7 +6,7 @@ their blocks is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.errors import HostError, InstrumentError
@@ -15,7 +15,7 @@ from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.phases.bench import Bench
 from tuner.phases.block import BlockSpec, Drop, keep_all, run_block
 from tuner.phases.repeat import wait_out
-from tuner.record.model import Record
+from tuner.record.model import Block, Record
 
 _REPEATED_SHARE = 0.5
 """Most time of invalid blocks with a valid round, in proportion to the planned blocks'."""
@@ -54,11 +54,11 @@ def run_blocks(bench: Bench, planned: PlannedBlocks) -> bool:
     """
     allowed, failures = allowed_invalid(planned.count), 0
     record = bench.store.record()
-    before: frozenset[int] = frozenset() if planned.earlier_count else _numbers(record, planned)
+    before = 0 if planned.earlier_count else len(_invalid(record, planned))
     missing = _missing(record, planned)
     bench.progress.phase(planned.title, len(missing) * planned.cost_s)
     while missing:
-        if planned.decided(record) or _is_hopeless(record, planned, before):
+        if planned.decided(record) or _is_hopeless(_invalid(record, planned)[before:], planned):
             return False
         try:
             block = run_block(bench, replace(planned.spec, index=missing[0]), planned.drop)
@@ -86,22 +86,14 @@ def _missing(record: Record, planned: PlannedBlocks) -> list[int]:
     return [index for index in range(planned.count) if index not in done]
 
 
-def _numbers(record: Record, planned: PlannedBlocks) -> frozenset[int]:
-    """Return the numbers of the blocks so far."""
-    return frozenset(b.number for b in record.blocks if _belongs(b.phase, planned))
+def _invalid(record: Record, planned: PlannedBlocks) -> list[Block]:
+    """Return the invalid blocks, in order."""
+    return [b for b in record.blocks if b.state == "invalid" and _belongs(b.phase, planned)]
 
 
-def _is_hopeless(record: Record, planned: PlannedBlocks, before: frozenset[int]) -> bool:
-    """Return whether too many blocks were invalid, without those of an earlier run.
-
-    Args:
-        record: the record so far.
-        planned: the blocks of the comparison.
-        before: numbers of an earlier run's blocks.
-    """
+def _is_hopeless(invalid: Sequence[Block], planned: PlannedBlocks) -> bool:
+    """Return whether these are too many invalid blocks to go on."""
     allowed = allowed_invalid(planned.count)
-    ours = [b for b in record.blocks if _belongs(b.phase, planned) and b.number not in before]
-    invalid = [block for block in ours if block.state == "invalid"]
     if len(invalid) <= allowed:
         return False
     without = sum(not counted_windows(block, BASELINE) for block in invalid)

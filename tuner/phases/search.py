@@ -385,7 +385,7 @@ def _close_all(bench: Bench) -> None:
     begun_s = shown_s = bench.clock()
     for done, trial in enumerate(racing):
         now_s = bench.clock()
-        if now_s - shown_s >= _PROGRESS_EVERY_S:
+        if done and now_s - shown_s >= _PROGRESS_EVERY_S:
             left_s = (now_s - begun_s) / done * (len(racing) - done)
             bench.progress.step(f"{done:,} of {len(racing):,} trials closed", left_s)
             shown_s = now_s
