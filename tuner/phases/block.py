@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -33,7 +32,7 @@ from tuner.goals.constraint import Constraint
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.arms import excluded_share
 from tuner.judge.plan import BlockPlan
-from tuner.judge.rounds import spoilt_rounds
+from tuner.judge.rounds import good_rounds, least_effective, spoilt_rounds
 from tuner.judge.scoring import BASELINE, window_id
 from tuner.measurement import core_wait, quota
 from tuner.measurement.error_log import complaints, signal_of
@@ -385,7 +384,7 @@ class _Run:
         throttled = quota.reason(window)
         if throttled:
             # The quota may be the reason for errors and for a missed rate, too.
-            window = replace(window, invalid=(throttled, *window.invalid), bad=False, lacking=False)
+            window = _with_cause(window, throttled)
         if not window.valid:
             waited = core_wait.reason(window)
             more = (*self._log_excerpt(window), *([waited] if waited else []))
@@ -425,10 +424,10 @@ class _Run:
         deaths.add((self._number, window.window_id if self._alone else ""))
         if len(deaths) > 1:
             again = f"{words}; it did in {len(deaths)} deployments of this configuration"
-            return replace(window, invalid=(again, *window.invalid), bad=True, lacking=False)
+            return _with_cause(window, again, bad=True)
         if self._watch.is_dead(window.instance) and not self._alone:
             self._dead = f"{window.instance}: {words}"
-        return replace(window, invalid=(words, *window.invalid), bad=False, lacking=False)
+        return _with_cause(window, words)
 
     def _ended(self, window: Measurement) -> str:
         """Return how the server ended during the window; empty if it is running."""
@@ -461,6 +460,11 @@ class _Run:
             i.instance for i in self._instances.values() if i.state in ("planned", "live")
         )
 
+    @property
+    def _staying_windows(self) -> list[Measurement]:
+        staying = self._staying
+        return [window for window in self._windows if window.instance in staying]
+
     def _enough(self) -> bool:
         """Return whether all rounds are complete, or cannot be completed."""
         last = self._windows[-1].round
@@ -468,38 +472,25 @@ class _Run:
         if not self._spec.needs_all or not self._staying <= there:
             return False
         rounds, planned = last + 1, self._spec.plan.rounds
-        good = self._good_rounds()
+        staying = self._staying_windows
+        good = good_rounds(staying, len(self._staying))
         if good >= planned:
-            return self._effective() >= self._spec.plan.effective or rounds >= 2 * planned
+            effective = least_effective(staying)
+            return effective >= self._spec.plan.effective or rounds >= 2 * planned
         bad = rounds - good
         if self._spec.patient:
-            bad -= len(spoilt_rounds(w for w in self._windows if w.instance in self._staying))
+            bad -= len(spoilt_rounds(staying))
         return bad > self._spec.allowed_bad
-
-    def _effective(self) -> float:
-        """Return the effective samples of the remaining instance that has the fewest."""
-        sums = dict.fromkeys(self._staying, 0.0)
-        for window in self._windows:
-            if window.valid and window.instance in sums:
-                sums[window.instance] += window.effective or 0.0
-        return min(sums.values(), default=0.0)
-
-    def _good_rounds(self) -> int:
-        """Return the number of rounds with valid windows of all remaining instances."""
-        staying = self._staying
-        windows = [window for window in self._windows if window.instance in staying]
-        bad = {window.round for window in windows if not window.valid}
-        done = Counter(window.round for window in windows)
-        return sum(count == len(staying) and round_ not in bad for round_, count in done.items())
 
     def outcome(self) -> tuple[BlockState, str]:
         """Return state and reason by the validity rule."""
-        staying = self._staying
-        wrong = [w for w in self._windows if not w.valid and w.instance in staying]
+        staying = self._staying_windows
+        wrong = [window for window in staying if not window.valid]
         problem = self._lacking() or self._dead
         if problem:
             return "invalid", problem
-        if self._spec.needs_all and self._good_rounds() < self._spec.plan.rounds:
+        good = good_rounds(staying, len(self._staying))
+        if self._spec.needs_all and good < self._spec.plan.rounds:
             return "invalid", f"{wrong[0].instance}: {'; '.join(wrong[0].invalid)}"
         unequal = self._unequal_stalls()
         if unequal:
@@ -530,7 +521,7 @@ class _Run:
         if not self._spec.needs_all or self._bench.rule is None:
             return ""
         shares: dict[int, list[float]] = {}
-        staying = [w for w in self._windows if w.instance in self._staying]
+        staying = self._staying_windows
         for window in sorted(staying, key=lambda window: window.instance):
             shares.setdefault(window.round, []).append(window.stalled_share or 0.0)
         table = [row for row in shares.values() if len(row) == len(self._staying)]
@@ -571,6 +562,11 @@ def _among(window: WindowSpec, staying: frozenset[str]) -> WindowSpec:
     assert window.slices is not None  # noqa: S101 - every window of a block in slices has them
     there = tuple(label for label in window.slices.instances if label in staying)
     return replace(window, slices=replace(window.slices, instances=there))
+
+
+def _with_cause(window: Measurement, cause: str, *, bad: bool = False) -> Measurement:
+    """Return the window, invalid for a cause that may explain its other reasons too."""
+    return replace(window, invalid=(cause, *window.invalid), bad=bad, lacking=False)
 
 
 def _name_of(number: int) -> str:
