@@ -15,7 +15,7 @@ from tests.campaign.cases import Case, Choice, Strike, cases, offered
 from tests.campaign.checks import broken
 from tests.campaign.command import PATIENCE_S, Ended
 from tests.campaign.labs import Labs
-from tests.campaign.machine import Campaign, Outcome, rows, target_of
+from tests.campaign.machine import Campaign, Outcome, is_spoilt, rows, target_of
 from tests.campaign.place import Place, place
 from tests.campaign.scenarios import SCENARIOS, SIMULATED
 from tests.cli.conftest import done
@@ -145,6 +145,14 @@ def test_a_power_cut_loses_what_was_not_synchronised() -> None:
         FAULTS["broken disk"].heal(target)
         assert (at.folder / "kept").read_text() == "kept"
         assert not (at.folder / "lost").exists() or (at.folder / "lost").read_text() != "lost again"
+
+
+def test_a_command_that_the_host_disturbed_is_tried_again() -> None:
+    """Another reason to end is broken at once."""
+    disturbed = "tuner: none of 2 windows is valid; `tuner doctor` shows what disturbs this host"
+    assert is_spoilt(replace(ENDED, code=3, err=disturbed))
+    assert not is_spoilt(replace(ENDED, code=3, err="tuner: no"))
+    assert not is_spoilt(replace(ENDED, err=disturbed))
 
 
 def test_crossings_are_counted_and_one_strikes(tmp_path: Path) -> None:
