@@ -22,7 +22,7 @@ from tests.campaign.scenarios import PROGRAM, SCENARIOS, Scenario
 from tuner.testing.faults import Crossings, FaultTarget
 
 _TRIES_MORE = 2
-"""Further attempts at a command whose windows the host disturbed."""
+"""Further attempts at a command that the host disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
