@@ -36,6 +36,7 @@ from tuner.record.model import Record
 from tuner.space.configuration import Value
 from tuner.stats.margin import DEFAULT_BAND
 from tuner.testing.lab import Effect, Faults
+from tuner.testing.simulate import SimulatedStalls
 
 GAIN = 0.25
 ARMS = (Arm("one-stock", STOCK), Arm("one-hand", HAND))
@@ -123,6 +124,17 @@ def test_a_contest_that_ended_early_may_be_resumed_in_a_better_hour() -> None:
     made.host.faults = Faults()
     assert run_contest(made.bench(), ARMS, plan, ContestLoad(2_000.0))
     assert len(complete(made.record().blocks)) == plan.blocks
+
+
+def test_a_contest_bears_a_host_that_got_worse() -> None:
+    """Windows with a tenth of the planned samples count; the plan would not change any more."""
+    made = rig(truth=hand_is_faster, stalls=SimulatedStalls(per_s=200.0, mean_us=8_000.0))
+    plan = plan_contest(200.0, 2, 2_000.0, claims=1, mode="open", ladder=False)
+    assert run_contest(made.bench(), ARMS, plan, ContestLoad(2_000.0, level=4))
+    blocks = made.record().blocks
+    assert [block.state for block in blocks] == ["complete"] * plan.blocks
+    least = min(window.effective or 0.0 for block in blocks for window in block.windows)
+    assert 0.1 * plan.samples_needed < least < 0.25 * plan.samples_needed
 
 
 def test_an_arm_that_is_refused_does_not_stop_the_others() -> None:
