@@ -21,8 +21,8 @@ from tests.campaign.place import Place
 from tests.campaign.scenarios import PROGRAM, SCENARIOS, Scenario
 from tuner.testing.faults import Crossings, FaultTarget
 
-_TRIES_MORE = 2
-"""Further attempts at a command that the host disturbed."""
+_TRIES_MORE = {"here": 2, "hosts": 2}
+"""Further attempts at a command that the host disturbed, where a lab has real windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Campaign:
                 for undo in undone:
                     undo(target_of(case, at, case.strikes[0]))
                 resumed = run(line, at, scenario, no_fault, now_s=now_s)
-            for _ in range(_TRIES_MORE):
+            for _ in range(_TRIES_MORE.get(scenario.lab, 0)):
                 if not is_spoilt(resumed):
                     break
                 resumed = run(line, at, scenario, no_fault, now_s=now_s)
