@@ -34,8 +34,9 @@ CHOICE = Choice(
     ],
     [fault for fault in FAULTS.values() if not fault.by_the_clock and fault.name != "slow disk"],
 )
-"""Faults at a crossing; ``make campaign`` has those that real time decides too, and the slow disk,
-which takes three times as long as others."""
+"""Faults at a crossing; ``make campaign`` has those that real time decides too."""
+SLOW = Choice(CHOICE.scenarios, [FAULTS["slow disk"]])
+"""One case has it, since it takes three times as long as others."""
 USABLE = CHOICE.usable()
 COUNT = 100
 NAMES = [
@@ -55,15 +56,29 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
 
 
 @pytest.fixture(scope="module")
-def played(campaign: Campaign) -> list[Case]:
+def lengths(campaign: Campaign) -> dict[str, int]:
+    """Return the number of crossings of each scenario."""
+    return campaign.lengths(CHOICE.struck())
+
+
+@pytest.fixture(scope="module")
+def played(lengths: dict[str, int]) -> list[Case]:
     """Return the cases of every run."""
-    return list(cases(COUNT, SEED, campaign.lengths(CHOICE.struck()), CHOICE))
+    return list(cases(COUNT, SEED, lengths, CHOICE))
 
 
 @pytest.mark.parametrize("number", NAMES)
 def test_a_fault_breaks_no_invariant(number: int, campaign: Campaign, played: list[Case]) -> None:
     """Four cases or five of each fault with a fixed seed; ``make campaign`` tries any number."""
     outcome = campaign.play(played[number])
+    assert not outcome.broken, json.dumps([outcome.case.words, *outcome.broken], indent=1)
+
+
+@pytest.mark.skipif(not SLOW.usable(), reason="needs root, to mount a file system, and strace")
+def test_a_slow_disk_breaks_no_invariant(campaign: Campaign, lengths: dict[str, int]) -> None:
+    """Each ``fsync`` takes 10 ms longer."""
+    (case,) = cases(1, SEED, lengths, SLOW)
+    outcome = campaign.play(case)
     assert not outcome.broken, json.dumps([outcome.case.words, *outcome.broken], indent=1)
 
 
