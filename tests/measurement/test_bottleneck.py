@@ -43,6 +43,17 @@ def test_the_busy_share_is_that_of_all_the_servers_cores() -> None:
     assert busy_share([], ONE) is None
 
 
+def test_the_time_of_a_core_is_what_the_host_leaves() -> None:
+    """Taken away for half a second, a core is full after one and a half; the drain is no part."""
+    stalls = ((-100_000_000, 100_000_000), (500_000_000, 800_000_000), (1_900_000_000, 2**40))
+    full, half = (replace(used(cpu_s), server_spans=stalls) for cpu_s in (1.5, 0.75))
+    assert busy_share([full], ONE) == 1.0
+    assert busy_share([half], ONE) == pytest.approx(0.5)
+    two = CoreSplit((0,), (1, 2), (3,), shared=False)
+    assert busy_share([half], two) == pytest.approx(0.75 / 3.5)
+    assert busy_share([replace(used(0.8), server_spans=((0, 2_000_000_000),))], ONE) is None
+
+
 def test_a_backend_on_the_same_cores_counts() -> None:
     """A proxy's core is busy with its backend too; elsewhere that keeps cores of its own busy."""
     same = CoreSplit((0,), (1,), (1,), shared=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -21,29 +22,39 @@ def is_starved(window: Measurement) -> bool:
 
 
 def busy_share(windows: Sequence[Measurement], cores: CoreSplit) -> float | None:
-    """Return the share of the time in which the server's cores were busy; None if unknown.
+    """Return the share of their time in which the server's cores were busy; None if unknown.
 
     It is the median over windows of one arm, each of its own. The CPU time is that of the server
-    and of a backend that shares its cores. On a core that the generator shares it says nothing.
+    and of a backend that shares its cores. Their time is what the host leaves them: a core that a
+    hypervisor takes away for a quarter of the time is full after three quarters, and requests wait
+    as long as on a core that is always there. On a core that the generator shares it says nothing.
     """
-    if cores.shared:
+    if cores.shared or not cores.server:
         return None
-    found = [_used(window, behind=cores.backend_shares) for window in windows]
-    known = [used for used in found if used is not None]
-    return statistics.median(known) / len(cores.server) if known and cores.server else None
+    known = [busy for window in windows if (busy := _busy(window, cores)) is not None]
+    return statistics.median(known) if known else None
 
 
-def _used(window: Measurement, *, behind: bool) -> float | None:
-    """Return the CPUs that server and backend kept busy; None if unknown."""
-    if window.server_cpu_s is None or not window.duration_s > 0:
+def _busy(window: Measurement, cores: CoreSplit) -> float | None:
+    """Return the busy share in one window; None if unknown."""
+    left_s = len(cores.server) * window.duration_s - _stalled_s(window)
+    if window.server_cpu_s is None or not left_s > 0:
         return None
-    own = window.server_cpu_s / window.duration_s
-    if not behind:
-        return own
-    seen = window.resources
-    if seen is None or seen.backend is None or not seen.loaded_s > 0:
-        return None
-    return own + seen.backend.cpu_s / seen.loaded_s
+    used_s = window.server_cpu_s
+    if cores.backend_shares:
+        seen = window.resources
+        if seen is None or seen.backend is None or not seen.loaded_s > 0:
+            return None
+        used_s += seen.backend.cpu_s / seen.loaded_s * window.duration_s
+    return min(1.0, used_s / left_s)
+
+
+def _stalled_s(window: Measurement) -> float:
+    """Return the time for which the server's cores were taken away, added up over the cores."""
+    # Of a shared window the spans are those in the arm's own slices.
+    end_ns = math.inf if window.slice_ms else window.duration_s * 1e9
+    inside = ((max(0, start), min(end, end_ns)) for start, end in window.server_spans)
+    return sum(end - start for start, end in inside if end > start) / 1e9
 
 
 def is_saturated(busy: float) -> bool:
