@@ -44,6 +44,7 @@ def test_a_complaint_is_the_servers_own_sentence(line: str, shown: str) -> None:
     [
         "2026/11/22 00:31:19 [notice] 7#7: signal process started",
         '{"level":"info","ts":1,"msg":"server running"}',
+        '{"level":"warn","ts":1,"logger":"admin","msg":"admin endpoint on open interface"}',
         "2026-11-22T00:32:47.909Z 1 1 c9aad03d NOTICE (shrpx.cc:1012) Listening on 127.0.0.1:1",
         "",
     ],

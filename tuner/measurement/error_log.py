@@ -18,6 +18,8 @@ _NGHTTPX = re.compile(
 )
 """With --errorlog-file, see https://nghttp2.org/documentation/nghttpx.1.html."""
 _QUIET = frozenset(("debug", "info", "notice"))
+_ADMIN = "admin"
+"""Caddy's logger of its admin endpoint: Caddy warns at every start, even of a Unix socket."""
 _LEFT_OUT = (
     # Nginx: the request follows the sentence.
     (re.compile(r", client: .*"), ""),
@@ -81,5 +83,7 @@ def _json(line: str) -> tuple[str, str] | None:
         return None
     if not isinstance(fields, dict):
         return None
+    if fields.get("logger") == _ADMIN:
+        return "info", ""
     words = [fields[key] for key in ("msg", "error") if isinstance(fields.get(key), str)]
     return str(fields.get("level", "")), ": ".join(words)
