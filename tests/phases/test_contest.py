@@ -274,6 +274,16 @@ def test_windows_of_a_closed_loop_are_as_long_as_the_slowest_arm_needs() -> None
     assert brief.samples_needed == 200
 
 
+def test_a_window_of_a_closed_loop_is_as_long_as_what_surrounds_it() -> None:
+    """As long as its warm-up, and as the time until its last request is answered."""
+    time_s = 2_000.0
+    plan = plan_contest(time_s, 4, 3_000.0, claims=12, mode="closed", ladder=False, in_flight=2_500)
+    assert plan.block.window_s == plan.block.warmup_s == pytest.approx(2_500 / 3_000)
+    assert plan.block.overhead.gap_s > 2_500 / 3_000
+    assert plan.block.share(4) > 0.25
+    assert plan.cost_s(4) <= time_s
+
+
 def test_like_is_compared_with_like() -> None:
     """Within a server all, across servers those of one kind; two arms always."""
     both = [Contender(f"{s}-{k}", s, k, "") for s in "ab" for k in ("stock", "tuned")]

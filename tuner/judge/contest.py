@@ -11,14 +11,14 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.goals.capacity import missed
 from tuner.goals.metric import Metric, error_share, quantile_of
 from tuner.goals.objective import Objective
 from tuner.judge.common_scale import common_scale
 from tuner.judge.comparison import Family, RatioClaim
-from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan, for_slow_server
+from tuner.judge.plan import STALL_ALLOWANCE, USUAL, BlockPlan, for_slow_server
 from tuner.judge.scoring import counted_windows
 from tuner.judge.support import LEAST_STARTS
 from tuner.measurement.instrument import Mode
@@ -119,9 +119,11 @@ def plan_contest(
     window_s = round(min(max(0.5, samples * allowance / rate_per_s), longest_s, 4.0), 2)
     settle_s = max(0.05, min(0.5, 500 / rate_per_s)) if open_loop else 0.1
     fresh_s = max(0.3, settle_s)
+    # After a window in a closed loop the requests in flight are still answered.
+    overhead = replace(USUAL, gap_s=USUAL.gap_s + (0.0 if open_loop else in_flight / rate_per_s))
 
     def block(rounds: int, seconds: float) -> BlockPlan:
-        found = BlockPlan(rounds, seconds, fresh_s, settle_s)
+        found = BlockPlan(rounds, seconds, fresh_s, settle_s, overhead=overhead)
         return found if open_loop else for_slow_server(found, rate_per_s, in_flight)
 
     step = block(1, min(1.0, max(0.5, window_s))) if ladder else None

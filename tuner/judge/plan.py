@@ -328,15 +328,17 @@ def for_slow_server(plan: BlockPlan, per_s: float, in_flight: int) -> BlockPlan:
     """Return a block in a closed loop that lasts long enough for a slow server.
 
     Its windows have answers enough. Its warm-ups last until each request in flight has been
-    answered once: a server that works at all of them at once first answers none.
+    answered once: a server that works at all of them at once first answers none. After a window it
+    takes as long until the last of them is answered, so a window is not shorter than that:
+    otherwise most of the time would go into what surrounds the windows.
 
     Args:
         plan: the block for a fast server.
         per_s: answers of the server, per second.
         in_flight: requests in flight, a fixed number.
     """
-    window_s = min(_ANSWERS / per_s, _LONGEST_CLOSED_S)
     warmup_s = min(in_flight / per_s, _LONGEST_CLOSED_S)
+    window_s = max(warmup_s, min(_ANSWERS / per_s, _LONGEST_CLOSED_S))
     return replace(
         plan,
         window_s=max(plan.window_s, window_s),
