@@ -299,14 +299,23 @@ def plan_blocks(
 
 
 def _gate(planned: int, goals: Goals, part: int = 4) -> int:
-    """Return the effective samples below which a window does not count.
-
-    It is a part of the planned ones, because a host gets better and worse, and never fewer than a
-    quantile needs: a window with fewer samples than planned is noisier, not wrong.
-    """
     if goals.seek or goals.mode == "closed":
         return planned
-    return max(1, min(planned // 2, max(goals.samples_least, planned // part)))
+    return samples_that_count(planned, goals.samples_least, part)
+
+
+def samples_that_count(planned: int, least: int, part: int) -> int:
+    """Return the effective samples below which a window does not count.
+
+    They are a part of the planned ones, because a host gets better and worse, and never fewer than
+    a quantile needs: a window with fewer samples than planned is noisier, not wrong.
+
+    Args:
+        planned: effective samples of a window, as planned.
+        least: samples below which the quantile has no figure.
+        part: the divisor of the planned samples, at least 2.
+    """
+    return max(1, min(planned // 2, max(least, planned // part)))
 
 
 def blocks_of_copies(starts: int, arms: int) -> tuple[int, int]:

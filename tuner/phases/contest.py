@@ -9,7 +9,14 @@ from tuner.errors import HostError
 from tuner.goals.metric import Metric
 from tuner.judge.contest import ContestPlan, block_cost_s
 from tuner.judge.load_point import Capacity, contest_load, load_point
-from tuner.judge.plan import BlockPlan, Sampling, StudyPlan, for_slow_server, plan_blocks
+from tuner.judge.plan import (
+    BlockPlan,
+    Sampling,
+    StudyPlan,
+    for_slow_server,
+    plan_blocks,
+    samples_that_count,
+)
 from tuner.judge.scoring import windows_of
 from tuner.measurement.gates import Gates
 from tuner.measurement.instrument import Mode
@@ -230,5 +237,5 @@ def _gates(plan: ContestPlan, mode: Mode) -> Gates:
     found = seeking(Gates(plan.samples_needed))
     if mode == "closed":
         return found
-    least = max(_P99.samples_least, plan.samples_needed // 10)
+    least = samples_that_count(plan.samples_needed, _P99.samples_least, part=10)
     return replace(found, samples_needed=min(found.samples_needed, least))
