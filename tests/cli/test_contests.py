@@ -7,17 +7,19 @@ import sys
 import types
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 
 from tests.cli.conftest import Tuner
-from tuner.app import dashboard_server, signing
+from tuner.app import contests, dashboard_server, signing
 from tuner.judge.results import evaluate
+from tuner.phases.contest import run_contest
 from tuner.stats.margin import Margin
 from tuner.store.listing import list_names, open_all
 from tuner.store.store import Store, sqlite_url
-from tuner.testing.lab import SimulatedHost
+from tuner.testing.lab import Faults, SimulatedHost
 
 pytestmark = pytest.mark.usefixtures("host")
 RUN = ("run", "https-proxy-500", "--server", "nginx", "--case", "20B", "--time", "30s")
@@ -246,6 +248,27 @@ def test_an_interrupted_ladder_goes_on_at_the_rates_that_are_left(
     assert planned is not None
     ended = [b.index for b in record.blocks if b.phase == "ladder" and b.state != "failed"]
     assert sorted(ended) == list(range(len(planned.rates_per_s) * planned.passes))
+
+
+def test_common_blocks_that_the_host_spoilt_go_on_after_the_ladder(
+    tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host may be quieter by then; a run of an hour does not end without a claim before."""
+    faults = iter((Faults(starved=range(10_000)), Faults()))
+
+    def spoilt_at_first(*given: Any) -> bool:
+        host.faults = next(faults)
+        return run_contest(*given)
+
+    monkeypatch.setattr(contests, "run_contest", spoilt_at_first)
+    done = tuner("ladder", "nginx:stock", "nginx:hand", "--time", "20s", "--name", "up")
+    assert done.code == 0, done.err
+    assert done.err.count("the host spoilt too many blocks") == 1
+    record = Store.open(sqlite_url(Path("studies/up")), "up.contest").record()
+    assert record.contest is not None
+    whole = [b for b in record.blocks if b.phase == "contest" and b.state == "complete"]
+    assert len(whole) == record.contest.blocks
+    assert record.ended_unix_s is not None
 
 
 def test_a_resumed_run_keeps_its_options(tuner: Tuner, host: SimulatedHost) -> None:

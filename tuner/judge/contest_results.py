@@ -10,6 +10,7 @@ from tuner.goals.constraint import Constraint
 from tuner.judge.climbs import Climb, climbs
 from tuner.judge.comparison import Comparison, Judged
 from tuner.judge.contest import ArmFigures, arms_figures, family
+from tuner.judge.rounds import allowed_invalid
 from tuner.judge.support import LEAST_STARTS, Support
 from tuner.judge.whole import hidden_share
 from tuner.measurement import core_wait, lifetimes, quota
@@ -108,6 +109,12 @@ def _warnings(record: Record, contest: Contest, blocks: int) -> tuple[str, ...]:
         lost = [b.reason for b in record.blocks if b.phase == "contest" and b.reason]
         why = f"; the last that was repeated: {lost[-1]}" if lost else ""
         found.append(f"{blocks} of the {contest.blocks} planned blocks are there{why}")
+    spoilt = sum(block.state == "invalid" for block in common)
+    if spoilt > allowed_invalid(contest.blocks):
+        found.append(
+            f"the host spoilt {spoilt} blocks, and {counted(blocks, 'block')} count: the figures"
+            " are those of its better minutes"
+        )
     if contest.generator_bound:
         found.append(
             f"the generator was the limit of {', '.join(contest.generator_bound)} in the closed"

@@ -18,7 +18,7 @@ from tuner.phases.repeat import wait_out
 from tuner.record.model import Block, Record
 
 _REPEATED_SHARE = 0.5
-"""Most time of invalid blocks with a valid round, in proportion to the planned blocks'."""
+"""Most time of invalid blocks, in proportion to that of the planned ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class PlannedBlocks:
     drop: Drop = keep_all
     decided: Callable[[Record], bool] = lambda _: False
     """True if the record allows an end before the last block."""
-    earlier_count: bool = True
-    """True if invalid blocks of an interrupted run count against the limit."""
+    by_time: bool = False
+    """True if only the time of this run's invalid blocks can end it, and not their number."""
 
 
 def run_blocks(bench: Bench, planned: PlannedBlocks) -> bool:
@@ -44,7 +44,9 @@ def run_blocks(bench: Bench, planned: PlannedBlocks) -> bool:
 
     It ends early if the record allows it, or if more blocks are invalid than ``allowed_invalid``.
     A host that managed a round of each may do better, so such blocks may be more: together they
-    take up to half the time of the planned ones.
+    take up to half the time of the planned ones. So may all invalid blocks of a comparison that
+    ends ``by_time``, which may last for an hour: a host that is bad for five minutes does not
+    end it.
 
     Returns:
         Whether all blocks are complete.
@@ -54,7 +56,7 @@ def run_blocks(bench: Bench, planned: PlannedBlocks) -> bool:
     """
     allowed, failures = allowed_invalid(planned.count), 0
     record = bench.store.record()
-    before = 0 if planned.earlier_count else len(_invalid(record, planned))
+    before = len(_invalid(record, planned)) if planned.by_time else 0
     missing = _missing(record, planned)
     bench.progress.phase(planned.title, len(missing) * planned.cost_s)
     while missing:
@@ -96,9 +98,11 @@ def _is_hopeless(invalid: Sequence[Block], planned: PlannedBlocks) -> bool:
     allowed = allowed_invalid(planned.count)
     if len(invalid) <= allowed:
         return False
-    without = sum(not counted_windows(block, BASELINE) for block in invalid)
     spent_s = sum(block.ended_unix_s - block.started_unix_s for block in invalid)
-    return without > allowed or spent_s >= _REPEATED_SHARE * planned.count * planned.cost_s
+    if spent_s >= _REPEATED_SHARE * planned.count * planned.cost_s:
+        return True
+    without = sum(not counted_windows(block, BASELINE) for block in invalid)
+    return without > allowed and not planned.by_time
 
 
 def _belongs(phase: str, planned: PlannedBlocks) -> bool:
