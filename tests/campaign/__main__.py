@@ -93,6 +93,10 @@ def _table(outcomes: Sequence[Outcome]) -> None:
     click.echo(f"\n{'kind':20} {'fault':24} {'cases':>6} {'struck':>7} {'held':>6}")
     for row, name, count, struck, held in rows(outcomes):
         click.echo(f"{row:20} {name:24} {count:6} {struck:7} {held:6}")
+    if again := sum(outcome.tried_again for outcome in outcomes):
+        click.echo(
+            f"\nCommands tried again, because the host disturbed all of their windows: {again}"
+        )
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ class Outcome:
     """The end of the last resumption, which nothing strikes."""
     broken: tuple[str, ...]
     """Invariants that do not hold, each in a sentence."""
+    tried_again: int = 0
+    """Further attempts at the last resumption, because the host disturbed all of its windows."""
 
 
 def is_spoilt(ended: Ended) -> bool:
@@ -95,12 +97,12 @@ class Campaign:
                 for undo in undone:
                     undo(target_of(case, at, case.strikes[0]))
                 resumed = run(line, at, scenario, no_fault, now_s=now_s)
-            for _ in range(_TRIES_MORE.get(scenario.lab, 0)):
-                if not is_spoilt(resumed):
-                    break
+            tried_again = 0
+            while is_spoilt(resumed) and tried_again < _TRIES_MORE.get(scenario.lab, 0):
                 resumed = run(line, at, scenario, no_fault, now_s=now_s)
+                tried_again += 1
             wrong = tuple(broken(case, at, struck, resumed))
-        return Outcome(case, tuple(struck), resumed, wrong)
+        return Outcome(case, tuple(struck), resumed, wrong, tried_again)
 
     def _whole(self, scenario: Scenario) -> Ended:
         """Run a scenario without a fault and keep its folder."""
