@@ -9,8 +9,9 @@ from tuner.measurement.window import Measurement
 
 _LEAST_SHARE = 0.1
 """Least share of the time under load that counts as a wait. A server that fills its core waits as
-long for the ticker, which wakes 2,000 times a second there, and for kernel threads: on an idle host,
-for 4 % of the time in the typical window of a ladder and for 9 % in one of a hundred."""
+long for the ticker, which wakes 2,000 times a second there, and for kernel threads. In a ladder
+where nothing else ran, that was 4 % of the time in the typical window and 9 % in one of a hundred.
+"""
 
 
 def foreign_wait_s(window: Measurement) -> float:
