@@ -31,6 +31,7 @@ from tuner_processes import environment_of, runs_of, the_run_of
 
 from tuner.hosts.access import is_enterable, is_readable
 from tuner.hosts.ansible_temporary import sweep
+from tuner.hosts.idle_polling import polling, refusal
 from tuner.hosts.locks import LockHolder, Locks, take_cores
 from tuner.hosts.log_end import log_end
 from tuner.hosts.overlaid import run_overlaid
@@ -147,6 +148,7 @@ class Agent:
     def __init__(self):
         self.folders = []
         self.ticker = None
+        self.idle = contextlib.ExitStack()
         self.locks = Locks()
         self.sampler = Sampler()
         self.sampler.start()
@@ -286,6 +288,20 @@ class Agent:
         self.ticker = Ticker(command)
         self.ticker.start()
         return self.ticker.header
+
+    def refusal_to_poll(self, cpus):
+        """Return why idle CPUs here cannot poll; empty if they can."""
+        return {"reason": refusal(cpus)}
+
+    def poll(self):
+        """Let idle CPUs poll until `halt`, or the end of the channel."""
+        self.idle.enter_context(polling())
+        return {}
+
+    def halt(self):
+        """Let idle CPUs halt again."""
+        self.idle.close()
+        return {}
 
     def follow(self, pids):
         """Sample these processes from now on."""

@@ -20,7 +20,7 @@ import sqlalchemy
 
 from tests.servers.test_nginx import DEBIAN
 from tuner import cli
-from tuner.app import notes, premises
+from tuner.app import notes, preflight, premises
 from tuner.cli import run
 from tuner.definition import study
 from tuner.hosts import counters
@@ -219,3 +219,4 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(premises, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
     monkeypatch.setattr(counters, "read", None)
     monkeypatch.setattr(notes, "noise_notes", lambda *_: [])
+    monkeypatch.setattr(preflight, "should_poll", lambda *_: False)

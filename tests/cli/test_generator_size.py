@@ -116,13 +116,15 @@ def cores_of_run() -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
 def test_a_run_with_a_ladder_has_a_generator_for_it(
     tuner: Tuner, machine: Machine, host: SimulatedHost
 ) -> None:
-    """All of its studies have the same CPUs, also after an interruption."""
+    """All of its studies have the same CPUs, also after an interruption, and all choices."""
     machine(16)
     host.faults = replace(host.faults, interrupted={30})
-    assert tuner(*RUN).code == 130
+    assert tuner(*RUN, "--idle-cpus", "halt").code == 130
     host.faults = replace(host.faults, interrupted=set())
     assert sizes(tuner("run", "static-https-ladder", "--resume", "--name", "mine")) == 0
     assert cores_of_run() == {(tuple(range(6)), tuple(range(6, 16)))}
+    stores = open_all(sqlite_url(Path("studies/mine")), writing=False)
+    assert {store.record().definition["idle_cpus"] for store in stores} == {"halt"}
 
 
 def test_a_run_takes_the_cpus_that_are_named(tuner: Tuner, machine: Machine) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import SHORT, STUDY, Tuner, windows_of, written
-from tuner.app import optimizing, resume
+from tuner.app import optimizing, preflight, resume
 from tuner.errors import Interrupted
-from tuner.hosts import local
+from tuner.hosts import idle_polling, local
 from tuner.hosts.host_locks import LOCK
 from tuner.stats.margin import Margin
 from tuner.store.store import Store, sqlite_url
@@ -185,6 +186,21 @@ def test_a_study_goes_on_only_where_it_was_begun(
     done = tuner("optimize", "--resume", "--name", "mine")
     assert done.code == 2
     assert "host changed since 'mine' began" in done.err
+
+
+def test_a_study_goes_on_only_with_idle_cpus_that_wait_as_before(
+    tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may begin a study, and another account resume it."""
+    monkeypatch.setattr(preflight, "should_poll", lambda *_: True)
+    monkeypatch.setattr(idle_polling, "refusal", lambda _: "")
+    monkeypatch.setattr(idle_polling, "polling", nullcontext)
+    host.faults = Faults(interrupted={5})
+    tuner("optimize", *SHORT, "--name", "mine")
+    monkeypatch.setattr(idle_polling, "refusal", lambda _: "not allowed")
+    done = tuner("optimize", "--resume", "--name", "mine")
+    assert done.code == 2
+    assert "idle CPUs changed since 'mine' began" in done.err
 
 
 def test_a_finished_study_is_not_measured_again(

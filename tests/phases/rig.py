@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,8 @@ class Rig:
     baseline: Configuration = STOCK
     others: tuple[Configuration, ...] = ()
     exclusive: bool = False
+    polls: bool = False
+    """True if idle CPUs poll."""
     names: tuple[str, ...] = ()
     """Names of the baselines, as the user gave them."""
     progress: Notes = field(default_factory=Notes)
@@ -159,6 +162,7 @@ class Rig:
             clock=self.host.clock,
             others=self.others,
             exclusive=self.exclusive,
+            polling=nullcontext if self.polls else None,
             code=dict(store.record().code),
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -122,6 +123,57 @@ def test_where_requests_fail_the_server_is_heard() -> None:
     stored = tuple(small_of_search(window, goals) for window in block.windows)
     assert study.record().blocks[-1].windows == stored
     assert read == [f"/simulated/slot{slots(block)[BASELINE]:02}/error.log"] * 2
+
+
+# --- idle CPUs --------------------------------------------------------------------------------
+
+
+@dataclass
+class Idle:
+    """Idle CPUs of the serving host."""
+
+    polling: bool = False
+
+    @contextmanager
+    def poll(self) -> Iterator[None]:
+        """Let them poll."""
+        self.polling = True
+        yield
+        self.polling = False
+
+
+@dataclass(frozen=True, slots=True)
+class Seeing(SimulatedGenerator):
+    """A generator that notes whether idle CPUs poll."""
+
+    idle: Idle
+    seen: list[bool]
+
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
+        """Implement ``LoadGenerator.run``."""
+        self.seen.append(self.idle.polling)
+        SimulatedGenerator(self.host).run(plan, after)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("halts", [False, True])
+def test_idle_cpus_poll_while_a_plan_runs(*, exclusive: bool, halts: bool) -> None:
+    """Not during deployments, and not in a block that shows the host as it is."""
+    study, idle, seen = rig(exclusive=exclusive), Idle(), list[bool]()
+    generator = Seeing(study.host, idle, seen)
+    bench = replace(study.bench(), generator=generator, polling=idle.poll)
+    block = run_block(bench, replace(spec(rounds=2), halts=halts))
+    assert seen
+    assert set(seen) == {not halts}
+    assert not idle.polling
+    assert {window.polled for window in block.windows} == {not halts}
+    assert {window.polled for window in study.record().blocks[-1].windows} == {not halts}
+
+
+def test_without_the_means_idle_cpus_halt() -> None:
+    """The record says so in each window."""
+    block = run_block(rig().bench(), spec(rounds=2))
+    assert not any(window.polled for window in block.windows)
 
 
 # --- order ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from tests.phases.rig import STOCK, Rig, blocks, rig
 from tuner.judge.ablation_plan import reserved_s
 from tuner.judge.forecast import forecast
+from tuner.judge.results import evaluate
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import announce_times, calibrate, confirm
 from tuner.testing.lab import Faults
@@ -82,6 +83,29 @@ def test_a_study_that_fits_has_its_full_plan_and_no_word_about_cuts() -> None:
     ready = calibrate(made.bench(), made.spec)
     whole = calibrate(made.bench(), replace(made.spec, economise=False))
     assert ready.plan == whole.plan
+
+
+def test_one_block_shows_the_load_point_with_cpus_that_halt() -> None:
+    """If they poll in all others. It is part of the plan, and the other points do not hold it."""
+    made = rig(objective="p50", time_s=300.0, trials=4, polls=True)
+    begun_s = made.host.now_s
+    record = made.run()
+    *others, last = blocks(record, "load-points")
+    assert len(others) == 2
+    assert record.calibration is not None
+    assert {w.rate_per_s for w in last.windows} == {record.calibration.rate_per_s}
+    assert not any(window.polled for window in last.windows)
+    every = [w for b in record.blocks if b != last for w in b.windows if b.phase == "confirm"]
+    assert all(window.polled for window in every)
+    assert made.host.now_s - begun_s <= 300.0
+    ready = calibrate(made.bench(), made.spec)
+    assert ready.plan.points == 3
+    result = evaluate(record)
+    assert result.verdict is not None
+    assert result.halting == pytest.approx(result.verdict.estimate.ratio, rel=0.2)
+    at_the_point = [p for p in result.load_points if p.rate_per_s == record.calibration.rate_per_s]
+    confirmed = sum(len(b.windows) for b in blocks(record, "confirm", "complete")) // 2
+    assert {point.windows for point in at_the_point} == {confirmed}
 
 
 def test_a_calibration_that_takes_longer_costs_the_other_load_points() -> None:

@@ -158,6 +158,31 @@ def test_a_difference_that_the_tool_resolves_keeps_its_verdict(record: Records) 
     assert result.verdict.kind is VerdictKind.BETTER
 
 
+def test_a_report_says_where_idle_cpus_polled(record: Records) -> None:
+    """With the ratio of the block in which they halted; without one, the limit alone."""
+    original = record()
+
+    def idle(block: Block, *, polled: bool) -> Block:
+        windows = tuple(replace(window, polled=polled) for window in block.windows)
+        return replace(block, windows=windows)
+
+    def result(*, last_halts: bool) -> StudyResult:
+        *others, last = (idle(block, polled=True) for block in original.blocks)
+        return evaluate(replace(original, blocks=(*others, idle(last, polled=not last_halts))))
+
+    assert original.blocks[-1].phase == "load-points"
+    assert "Idle CPUs" not in dict(method_facts(evaluate(original)))
+    seen, alone = result(last_halts=True), result(last_halts=False)
+    words = "polled, so the hypervisor did not delay their wake-ups"
+    assert dict(method_facts(seen))["Idle CPUs"] == words
+    (limit,) = (limit for limit in limits(seen) if limit.startswith("Idle CPUs polled."))
+    assert f"had a ratio of {seen.halting:.3f} (seen, not claimed)" in limit
+    assert len(seen.load_points) == len(alone.load_points) - 2
+    assert math.isnan(alone.halting)
+    (limit,) = (limit for limit in limits(alone) if limit.startswith("Idle CPUs polled."))
+    assert "halted" not in limit
+
+
 def test_a_report_with_a_foreign_tool_says_that_all_latencies_are_raw(record: Records) -> None:
     """With the tool's label, what it checked, and why the stall rule is off."""
     original = record()

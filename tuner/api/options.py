@@ -45,6 +45,7 @@ class CompareOptions(TypedDict, total=False):
     generator_cpus: str
     server_cpus: str
     backend_cpus: str
+    idle_cpus: str
 
 
 class OptimizeOptions(CompareOptions, total=False):

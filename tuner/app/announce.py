@@ -77,5 +77,6 @@ def _forecast(found: Preflight, *, search: bool) -> Forecast:
         found.design,
         rate_per_s=definition.rate_per_s,
         exclusive=found.kernel is not None or bool(definition.in_place),
+        polls=found.polls,
         search=search,
     )

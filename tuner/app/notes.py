@@ -85,6 +85,14 @@ def kernel_note(space: Space, lease_s: float) -> str:
     )
 
 
+def halting_note(refusal: str) -> str:
+    """Return a note on idle CPUs that halt on a virtual host."""
+    return (
+        "idle CPUs halt, and the hypervisor delays each of their wake-ups, so expect more noise,"
+        f" most with an arm that needs little CPU time; they cannot poll instead ({refusal})"
+    )
+
+
 def in_place_note(lease_s: float) -> str:
     """Return a note on changes of the host's service in place, and their end."""
     return (

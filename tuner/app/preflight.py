@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from tuner.app import notes
@@ -12,6 +13,7 @@ from tuner.app.premises import Premises
 from tuner.app.resolve import Resolved, resolve
 from tuner.definition.sampler_names import check_code
 from tuner.definition.study import StudyDefinition
+from tuner.errors import DefinitionError
 from tuner.generators.generator import LoadGenerator, SharesLoad, WatchesStalls
 from tuner.goals.goals import Goals
 from tuner.hosts.ansible import KernelLoan
@@ -19,6 +21,7 @@ from tuner.hosts.host_locks import HostLocks
 from tuner.hosts.proc import reports_waits
 from tuner.judge.plan import Design
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.machine.idle import POLL, should_poll
 from tuner.measurement.stalls import KEEP
 from tuner.own.server import OwnServer
 from tuner.search.samplers import SamplerChoice, choose_sampler
@@ -55,6 +58,8 @@ class Preflight:
     """The user's own server, if its configuration is given."""
     sampler: SamplerChoice | None = None
     """Sampler that makes the search's proposals; None for tuner's own search."""
+    polls: bool = False
+    """True if idle CPUs of the serving host poll in the windows instead of halting."""
 
     @property
     def adapter(self) -> Server:
@@ -113,6 +118,7 @@ def preflight(
     bound = bind(found)
     generator = found.premises.generator(found.definition.load, found.cores)
     check(found, bound, generator)
+    refusal = _refusal_to_poll(found)
     if searching is not None and searching.required:
         check_search(bound.space, definition.allow)
     return Preflight(
@@ -127,23 +133,48 @@ def preflight(
         baseline=bound.baseline,
         others=bound.others,
         generator=generator,
-        notes=_notes(found, bound, generator, watch=watch),
+        notes=_notes(found, bound, generator, refusal, watch=watch),
         backend=found.premises.detect_backend(found.server) if found.workload.backend else None,
         kernel=bound.kernel,
         own=bound.own,
         sampler=sampler,
+        polls=refusal == "",
     )
 
 
+def _refusal_to_poll(found: Resolved) -> str | None:
+    """Return why idle CPUs cannot poll; empty if they can, and None if they should halt.
+
+    They halt on a core that the generator fills, and next to users of a service.
+
+    Raises:
+        DefinitionError: they cannot, and the user demands it.
+    """
+    if found.cores.shared or found.definition.in_place:
+        return None
+    if not should_poll(found.definition.idle_cpus, found.host.virtualisation):
+        return None
+    refusal = found.premises.refusal_to_poll(found.cores.server)
+    if refusal and found.definition.idle_cpus == POLL:
+        raise DefinitionError(
+            f"idle CPUs cannot poll: {refusal}; leave it out, and they halt", path="--idle-cpus"
+        )
+    return refusal
+
+
 def _notes(
-    found: Resolved, bound: StudySpace, generator: LoadGenerator, *, watch: bool
+    found: Resolved,
+    bound: StudySpace,
+    generator: LoadGenerator,
+    refusal: str | None,
+    *,
+    watch: bool,
 ) -> tuple[str, ...]:
     definition, space = found.definition, bound.space
     lease_s = kernel_loan(definition).lease_s
-    return (
-        *bound.notes,
-        *published_notes(definition, space),
-        *notes.preflight_notes(
+    # The host is watched as it will be measured.
+    with found.premises.polling() if watch and refusal == "" else nullcontext():
+        host_notes = notes.preflight_notes(
             found.host,
             found.cores,
             found.workload,
@@ -151,7 +182,11 @@ def _notes(
             space,
             goals=definition.goals,
             watch=watch,
-        ),
+        )
+    return (
+        *bound.notes,
+        *published_notes(definition, space),
+        *host_notes,
         *cpu_notes(
             found.host.layout,
             found.cores,
@@ -165,6 +200,7 @@ def _notes(
         *([notes.in_place_note(service_lease_s(definition))] if definition.in_place else []),
         *([] if definition.inventory or reports_waits() else [notes.NO_SCHEDSTAT]),
         *([notes.KEPT_STALLS] if definition.stalls == KEEP else []),
+        *([notes.halting_note(refusal)] if refusal else []),
     )
 
 

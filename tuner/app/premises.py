@@ -10,6 +10,7 @@ import hashlib
 import shutil
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -26,7 +27,7 @@ from tuner.generators.generator import LoadGenerator
 from tuner.generators.h2load import H2loadGenerator
 from tuner.generators.native import NativeGenerator
 from tuner.generators.wrk2 import Wrk2Generator
-from tuner.hosts import counters, kernel, local, remote
+from tuner.hosts import counters, idle_polling, kernel, local, remote
 from tuner.hosts.ansible import AnsibleDeployer, KernelLoan
 from tuner.hosts.host_locks import HostLocks
 from tuner.hosts.in_place_deployer import owner_of
@@ -119,6 +120,18 @@ class Premises(Protocol):
 
     def generator_notes(self, cores: CoreSplit, /) -> Sequence[str]:
         """Return notes on the CPUs of generators on other hosts than the serving one."""
+        ...
+
+    def refusal_to_poll(self, cpus: Collection[int]) -> str:
+        """Return why these CPUs of the serving host cannot poll while idle; empty if they can."""
+        ...
+
+    def polling(self) -> AbstractContextManager[None]:
+        """Let idle CPUs of the serving host poll instead of halting.
+
+        Raises:
+            HostError: the host does not allow it any more.
+        """
         ...
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
@@ -235,6 +248,20 @@ class ThisMachine:
     def generator_notes(self, _cores: CoreSplit, /) -> Sequence[str]:
         """Implement ``Premises.generator_notes``."""
         return ()
+
+    def refusal_to_poll(self, cpus: Collection[int]) -> str:
+        """Implement ``Premises.refusal_to_poll``."""
+        return idle_polling.refusal(cpus)
+
+    @contextlib.contextmanager
+    def polling(self) -> Iterator[None]:
+        """Implement ``Premises.polling``."""
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(idle_polling.polling())
+            except OSError as error:
+                raise HostError(f"idle CPUs cannot poll any more: {error}") from error
+            yield
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """Implement ``Premises.take_cores``: the turn has locked this machine's cores already."""
@@ -381,6 +408,14 @@ class Fleet:
 
     def _layout(self, host: Host) -> Topology:
         return self._facts[host.name].host.layout
+
+    def refusal_to_poll(self, cpus: Collection[int]) -> str:
+        """Implement ``Premises.refusal_to_poll``."""
+        return self._connections.agent(self._inventory.target).refusal_to_poll(cpus)
+
+    def polling(self) -> AbstractContextManager[None]:
+        """Implement ``Premises.polling``."""
+        return self._connections.agent(self._inventory.target).polling()
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """Implement ``Premises.take_cores``; each host's agent holds the locks there."""

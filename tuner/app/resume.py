@@ -48,6 +48,9 @@ def check_same(found: Preflight, record: Record, path: str) -> None:
         "server": (record.server.build, found.server.build),
         "cores": (record.cores, found.cores),
     }
+    windows = [window for block in record.blocks for window in block.windows]
+    if windows:
+        here["idle CPUs"] = (any(window.polled for window in windows), found.polls)
     if found.own is not None and record.baseline in record.configurations:
         # Equal values are not enough: the user may have changed other lines of the files.
         then, now = record.configurations[record.baseline], describe(found, found.baseline)

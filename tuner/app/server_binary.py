@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from tuner.definition.study import FORMER_CHOICES
 from tuner.errors import DefinitionError, HostError
 from tuner.machine.facts import ServerFacts
 from tuner.record.model import Record
@@ -74,6 +75,7 @@ def own_definition(record: Record) -> Mapping[str, object]:
     A record from elsewhere may name any program of this machine, and detecting a server runs it.
     The server is then the installed one.
     """
+    definition = {**FORMER_CHOICES, **record.definition}
     if made_here(record) == "elsewhere":
-        return {key: value for key, value in record.definition.items() if key != KEY}
-    return record.definition
+        definition.pop(KEY, None)
+    return definition

@@ -326,6 +326,7 @@ def _bench(
         exclusive=found.kernel is not None,
         # Their turns would differ by the same error.
         slices=not several,
+        polling=found.premises.polling if found.polls else None,
         freezes=isinstance(found.generator, NativeGenerator),
         code=dict(store.record().code),
         makers={program: partial(make_of, known) for program, known in by_program.items()},

@@ -121,6 +121,14 @@ def stalls(_ctx: click.Context) -> _Rows:
     return _named(STALLS)
 
 
+@_completer()
+def idle_cpus(_ctx: click.Context) -> _Rows:
+    """Complete the choice for idle CPUs."""
+    from tuner.machine.idle import IDLE_CPUS
+
+    return _named(IDLE_CPUS)
+
+
 @_completer(files=".yaml")
 def baselines(_ctx: click.Context) -> _Rows:
     """Complete a baseline."""

@@ -26,7 +26,7 @@ from tuner.cli.lint import lint_command
 from tuner.errors import DefinitionError, HostError, TunerError
 from tuner.generators.native import NativeGenerator
 from tuner.generators.self_test import self_test
-from tuner.hosts import local
+from tuner.hosts import idle_polling, local
 from tuner.judge.claimable import (
     FROM_CORES,
     STUDY_S,
@@ -38,6 +38,8 @@ from tuner.judge.claimable import (
     touched_share,
 )
 from tuner.machine.facts import DEFAULT_SERVER, CoreSplit, ServerFacts
+from tuner.machine.idle import AUTO as BY_HOST
+from tuner.machine.idle import should_poll
 from tuner.machine.placement import place
 from tuner.machine.topology import Topology
 from tuner.measurement.stalls import StallRule
@@ -249,10 +251,31 @@ def _host() -> list[DoctorRow]:
             else "not allowed: stalls of the server's cores are not detected; run as root, or grant"
             " CAP_SYS_NICE to tuner-loadgen",
         ),
+        *_idle(),
         DoctorRow(
             "open files", _OK if host.file_limit >= 4096 else _WARN, f"limit {host.file_limit}"
         ),
     ]
+
+
+def _idle() -> list[DoctorRow]:
+    """Return how idle CPUs wait in a study here; nothing on a host that is not virtual."""
+    refusal = _refusal_to_poll()
+    if refusal is None:
+        return []
+    if refusal:
+        text = f"halt, and the hypervisor delays each of their wake-ups ({refusal})"
+        return [DoctorRow("idle CPUs", _WARN, text)]
+    return [DoctorRow("idle CPUs", _OK, "poll in a study, so no wake-up waits for the hypervisor")]
+
+
+def _refusal_to_poll() -> str | None:
+    """Return why idle CPUs cannot poll here; empty if they can, and None if they should halt."""
+    host = local.facts()
+    cores = place(host.layout, backend=False)
+    if cores.shared or not should_poll(BY_HOST, host.virtualisation):
+        return None
+    return idle_polling.refusal(cores.server)
 
 
 def _topology(topology: Topology, cores: CoreSplit) -> list[DoctorRow]:
@@ -321,7 +344,13 @@ def _native(cores: CoreSplit | None = None) -> NativeGenerator:
 
 def _expected_noise() -> list[DoctorRow]:
     """Return the noise rows estimated from stalls and speed, for a study of ten minutes."""
-    return _estimated(watched_stalls(_native()))
+    return _estimated(_watched())
+
+
+def _watched() -> tuple[CoreStalls, ...]:
+    """Return the stalls of the cores while idle CPUs wait as in a study."""
+    with idle_polling.polling() if _refusal_to_poll() == "" else contextlib.nullcontext():
+        return watched_stalls(_native())
 
 
 def _estimated(cores: Sequence[CoreStalls], why: str = "") -> list[DoctorRow]:
@@ -350,7 +379,7 @@ def _measured_noise(adapters: Mapping[str, Server], named: ServerFacts | None) -
     server = _static_server(adapters, named)
     if server is None:
         return _expected_noise()
-    cores = watched_stalls(_native())
+    cores = _watched()
     try:
         noise = measure_here(server, time_s=STUDY_S, program=named.binary if named else "")
     except TunerError as error:

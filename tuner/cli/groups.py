@@ -14,7 +14,13 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Goals": ("slo", "constraint", "margin", "choose", "limit", "fail_if"),
     "Load": ("connections", "load", "stalls"),
-    "Programs and CPUs": ("server_binary", "generator_cpus", "server_cpus", "backend_cpus"),
+    "Programs and CPUs": (
+        "server_binary",
+        "generator_cpus",
+        "server_cpus",
+        "backend_cpus",
+        "idle_cpus",
+    ),
     "Your own configuration": (
         *("location", "root", "prefix", "env_file", "keep_upstreams", "in_place"),
     ),

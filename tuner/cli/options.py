@@ -299,6 +299,13 @@ _CPUS = [
         metavar="CPUS",
         help="Run a proxy's backend on these CPUs [a third of the server's cores].",
     ),
+    click.option(
+        "--idle-cpus",
+        metavar="auto|poll|halt",
+        help="Let idle CPUs of the serving host poll while it is measured, or halt"
+        " [poll on a virtual host].",
+        shell_complete=complete.idle_cpus,
+    ),
 ]
 _STUDY = [
     click.option(
@@ -447,7 +454,7 @@ def inventory(function: _F) -> _F:
 
 
 def cpus(function: _F) -> _F:
-    """Add the options for the CPUs of generator, server and backend."""
+    """Add the options for the CPUs of generator, server and backend, and for idle ones."""
     return _apply(function, _CPUS)
 
 

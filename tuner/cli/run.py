@@ -24,6 +24,7 @@ from tuner.definition.alike import AlignmentRule, equalise, merged, shipped_rule
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
 from tuner.definition.published import has_configuration, load_configuration
 from tuner.definition.study import BASE_STUDY, FORMER_SEED, draw_seed, load_study
+from tuner.definition.study_keys import CPU_KEYS
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.judge.results import evaluate
@@ -231,7 +232,9 @@ class _Run:
         if not reasons or not cpus:
             return self
         added = {"generator_cpus": cpus}
-        place = replace(self.place, asked={**self.place.asked, "cpus": added})
+        kept = (*CPU_KEYS, "idle_cpus")
+        chosen = {key: self.options[key] for key in kept if key in self.options}
+        place = replace(self.place, asked={**self.place.asked, "cpus": {**chosen, **added}})
         return replace(self, place=place, options={**self.options, **added}, notes=tuple(reasons))
 
     def look(self, case: Case, servers: Sequence[str], *, watch: bool) -> dict[str, Preflight]:

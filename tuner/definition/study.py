@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tuner.definition import study_keys as shapes
@@ -18,6 +19,8 @@ from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals, parse_goals
 from tuner.machine.facts import DEFAULT_SERVER
+from tuner.machine.idle import AUTO as BY_HOST
+from tuner.machine.idle import HALT, IdleCpus
 from tuner.machine.placement import BY_RULES, WantedCpus
 from tuner.machine.topology import cpu_ranges, parse_cpus
 from tuner.measurement.instrument import Load
@@ -39,6 +42,8 @@ MOST_BASELINES = 4
 """Limit for baselines; each adds an arm to every block of the confirmation."""
 FORMER_SEED = 1
 """Seed of runs that an older version began without one."""
+FORMER_CHOICES: Mapping[str, object] = MappingProxyType({"idle_cpus": HALT})
+"""Choices of older studies, which had no others and so do not name them."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 _OWN_TEXTS = ("server_name", "location", "root", "env_file")
@@ -78,6 +83,8 @@ class StudyDefinition:
     """Load generator."""
     stalls: Stalls = EXCLUDE
     """Treatment of requests that stalls touch."""
+    idle_cpus: IdleCpus = BY_HOST
+    """Idle CPUs of the serving host: they poll in the windows, or halt."""
     slo: str = ""
     """The latency limit of the objective ``capacity``, ``p99<5ms``."""
     constraint: tuple[str, ...] = ()
@@ -164,6 +171,7 @@ class StudyDefinition:
             "effect": self.effect,
             "load": self.load,
             "stalls": self.stalls,
+            "idle_cpus": self.idle_cpus,
             "sequential": self.sequential,
             "finalists": self.finalists,
             "published": self.published or None,
@@ -319,6 +327,7 @@ def _definition(
         choose=goals.choice.text,
         load=shapes.LOAD.read(keys["load"]) if "load" in keys else "native",
         stalls=shapes.STALLS_KEPT.read(keys["stalls"]) if "stalls" in keys else EXCLUDE,
+        idle_cpus=shapes.IDLE.read(keys["idle_cpus"]) if "idle_cpus" in keys else BY_HOST,
         sequential=_sequential(keys["sequential"], goals) if "sequential" in keys else False,
         finalists=_finalists(keys["finalists"], goals) if "finalists" in keys else 1,
         others=baselines[1:],

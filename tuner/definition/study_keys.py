@@ -12,6 +12,7 @@ from tuner.definition.sampler_names import SAMPLERS
 from tuner.goals.metric import PERCENTILE
 from tuner.goals.objective import CAPACITY, PLAIN
 from tuner.machine.facts import SERVER_NAMES
+from tuner.machine.idle import IDLE_CPUS
 from tuner.measurement.instrument import LOADS
 from tuner.measurement.stalls import STALLS
 from tuner.reading.shape import (
@@ -61,6 +62,7 @@ EFFECT = Decimal(0.001, 1, "Change that the study plans to claim with a probabil
 MARGIN = Percentage(LEAST_MARGIN, MOST_MARGIN)
 LOAD = OneWord(LOADS)
 STALLS_KEPT = OneWord(STALLS)
+IDLE = OneWord(IDLE_CPUS)
 FINALISTS = Whole(1, MOST_FINALISTS)
 ABLATE: OneWord[Ablate] = OneWord(get_args(Ablate))
 
@@ -91,6 +93,7 @@ STUDY = Keys(
         "only": _NAMES,
         "load": LOAD,
         "stalls": STALLS_KEPT,
+        "idle_cpus": IDLE,
         "published": AnyText("File of the baseline 'published'.", _FILE.pattern),
         "force": _NAMES,
         "layer": Either((OneWord((KERNEL_LAYER,)), _FILE)),

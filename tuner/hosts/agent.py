@@ -18,6 +18,7 @@ from tuner.hosts import (
     access,
     ansible_temporary,
     cgroups,
+    idle_polling,
     interrupts,
     kernel_files,
     local,
@@ -244,6 +245,26 @@ class Agent:
         self._cores = (tuple(cpus), mine) if answer["cpu"] < 0 else None
         return LockAttempt(answer["cpu"], LockHolder(*answer["holder"]), tuple(answer["unusable"]))
 
+    def refusal_to_poll(self, cpus: Collection[int]) -> str:
+        """Call ``tuner.hosts.idle_polling.refusal`` there."""
+        reason: str = self.ask("refusal_to_poll", cpus=sorted(cpus))["reason"]
+        return reason
+
+    @contextlib.contextmanager
+    def polling(self) -> Iterator[None]:
+        """Let idle CPUs of the host poll.
+
+        Raises:
+            HostError: the host is gone, or does not allow it any more.
+        """
+        self.ask("poll")
+        try:
+            yield
+        finally:
+            # If the channel broke, the agent's end has ended it.
+            with contextlib.suppress(HostError):
+                self.ask("halt")
+
     def clocks(self) -> dict[str, ClockReading]:
         """Read its clocks ``monotonic_ns`` and ``unix_ns``, each between two instants of ours."""
         asked_ns = time.monotonic_ns()
@@ -289,6 +310,7 @@ class Agent:
             cgroups.__name__: Path(cgroups.__file__).read_bytes(),
             proc.__name__: Path(proc.__file__).read_bytes(),
             interrupts.__name__: Path(interrupts.__file__).read_bytes(),
+            idle_polling.__name__: Path(idle_polling.__file__).read_bytes(),
             sysfs.__name__: Path(sysfs.__file__).read_bytes(),
             "tuner_processes": (playbooks / "module_utils" / "tuner_processes.py").read_bytes(),
             "__main__": (playbooks / "files" / "tuner_agent.py").read_bytes(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.goals.goals import Goals
 from tuner.judge.economy import ECONOMIES, FULL, Economy
@@ -62,6 +62,8 @@ class Question:
     search: bool = True
     """True if the study searches; otherwise it confirms a given configuration."""
     sampling: Sampling = ASSUMED
+    polls: bool = False
+    """True if idle CPUs poll; one block then shows the load point with CPUs that halt."""
 
     @property
     def least_blocks(self) -> int:
@@ -70,7 +72,7 @@ class Question:
 
     def plan(self, time_s: float, economy: Economy = FULL) -> StudyPlan:
         """Return the plan of a study of this length after a step of economy."""
-        return plan_blocks(
+        plan = plan_blocks(
             self.goals,
             self.rate_per_s,
             time_s,
@@ -79,6 +81,7 @@ class Question:
             economy=economy,
             sampling=self.sampling,
         )
+        return replace(plan, points=plan.points + 1) if self.polls and plan.points else plan
 
     def times(
         self,
@@ -218,6 +221,7 @@ def forecast(
     *,
     rate_per_s: float | None = None,
     exclusive: bool = False,
+    polls: bool = False,
     search: bool = True,
 ) -> Forecast:
     """Forecast a study's time, at usual costs of deployments.
@@ -228,10 +232,16 @@ def forecast(
         design: of its confirmation.
         rate_per_s: its load point, where the study gives one.
         exclusive: whether every window costs a start of its own.
+        polls: whether idle CPUs poll.
         search: whether there is one.
     """
     question = Question(
-        goals, rate_per_s or _USUAL_RATE_PER_S, design, exclusive=exclusive, search=search
+        goals,
+        rate_per_s or _USUAL_RATE_PER_S,
+        design,
+        exclusive=exclusive,
+        search=search,
+        polls=polls,
     )
     shortest = question.plan(time_s, ECONOMIES[-1])
     return Forecast(

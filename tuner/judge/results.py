@@ -117,6 +117,9 @@ class StudyResult:
     shrinkage: Shrinkage | None
     aa: tuple[AASpread, ...]
     load_points: tuple[LoadPoint, ...]
+    halting: float
+    """Ratio of the objective at the load point in one block with idle CPUs that halt; NaN where
+    they halt in every block, or where no such block is valid."""
     changes: tuple[Change, ...]
     difference: tuple[str, ...]
     """Unified difference from the baseline's text to the recommended one's, or to the candidate's
@@ -221,6 +224,7 @@ def _evaluate(record: Record) -> StudyResult:
     end = outcome(
         record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
     )
+    others, halting = _by_idle(paired_blocks(record, "load-points", digest, objective.arm_ln), used)
     pairs = [(block.baseline, block.candidate) for block in used]
     more = more_starts(
         blocks_of_starts(record.blocks), RatioClaim(digest, BASELINE, objective, margin)
@@ -285,14 +289,22 @@ def _evaluate(record: Record) -> StudyResult:
         trials=trials,
         shrinkage=_shrinkage(trials, digest, end.verdict),
         aa=aa_spreads(record, objective),
-        load_points=load_points(
-            record, paired_blocks(record, "load-points", digest, objective.arm_ln), used, objective
-        ),
+        load_points=load_points(record, others, used, objective),
+        halting=math.exp(halting[0].difference(objective.difference_ln)) if halting else math.nan,
         changes=changed,
         difference=unified_difference(both[0], proposed) if both and proposed else (),
         ablation=ablation,
         replication=_replication(record, goals, claims, None if end.void else end.verdict),
     )
+
+
+def _by_idle(
+    blocks: Sequence[PairedBlock], used: Sequence[PairedBlock]
+) -> tuple[list[PairedBlock], list[PairedBlock]]:
+    """Return the blocks with idle CPUs as in the confirmation, and those in which they halted."""
+    polled = any(window.polled for block in used for window in block.baseline)
+    halting = [b for b in blocks if polled and b.baseline and not b.baseline[0].polled]
+    return [block for block in blocks if block not in halting], halting
 
 
 def _replication(

@@ -214,6 +214,8 @@ class Measurement(WindowCounts):
     lacking: bool = False
     """True if the only reason is that the host's stalls left too few samples; False in older
     records."""
+    polled: bool = False
+    """True if idle CPUs of the serving host polled instead of halting; False in older records."""
 
     @property
     def round(self) -> int:

@@ -6,6 +6,7 @@ Every phase is a function of a bench and of the results of earlier phases.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -27,6 +28,10 @@ MakeInstance = Callable[[str, Configuration, int], InstanceSpec]
 
 ReadLog = Callable[[str], bytes]
 """Absolute path of a log on the target → its last lines; empty for a missing log."""
+
+
+Polling = Callable[[], AbstractContextManager[None]]
+"""Lets idle CPUs of the serving host poll instead of halting."""
 
 
 class Progress(Protocol):
@@ -109,6 +114,8 @@ class Bench:
     """Processes of the workload's backend on this machine."""
     exclusive: bool = False
     """True if only one instance can run at a time, because each needs the whole host."""
+    polling: Polling | None = None
+    """None if idle CPUs halt."""
     slices: bool = True
     """True if the arms of a block can share windows in slices."""
     freezes: bool = False

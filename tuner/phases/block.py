@@ -41,7 +41,7 @@ from tuner.measurement.measuring import measure
 from tuner.measurement.resources import Resources
 from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.window import Measurement, RawWindow
-from tuner.phases.bench import Bench
+from tuner.phases.bench import Bench, Polling
 from tuner.phases.resource_watch import ResourceWatch
 from tuner.record.model import Block, BlockInstance, BlockState, Phase
 from tuner.space.configuration import Configuration
@@ -95,6 +95,9 @@ class BlockSpec:
     patient: bool = False
     """True if rounds that the host spoilt are measured again, up to twice as many as planned;
     otherwise they are limited like other invalid ones."""
+
+    halts: bool = False
+    """True if idle CPUs halt in this block even where they poll in the others."""
 
     @property
     def allowed_bad(self) -> int:
@@ -267,12 +270,21 @@ class _Run:
             there = {label for window in windows for label in window.instances}
             endpoints = tuple(e for e in self._endpoints if e.instance in there)
             plan = WindowPlan(self._bench.workload, endpoints, windows)
-            self._watch.begin(plan)
-            self._bench.generator.run(plan, self._after)
+            self._offer(plan, self._after)
             return
         for window in windows:
             if not self._stopped and window.instance in self._staying:
                 self._run_alone(window)
+
+    def _offer(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
+        """Run a plan, while idle CPUs of the serving host poll or halt."""
+        with self._polling() if self._polling is not None else contextlib.nullcontext():
+            self._watch.begin(plan)
+            self._bench.generator.run(plan, after)
+
+    @property
+    def _polling(self) -> Polling | None:
+        return None if self._spec.halts else self._bench.polling
 
     @property
     def _slices(self) -> bool:
@@ -303,8 +315,7 @@ class _Run:
         endpoint = self._begun(self._bench.deployer.switch(spec), port)
         if endpoint is not None:
             plan = WindowPlan(self._bench.workload, (endpoint,), (window,))
-            self._watch.begin(plan)
-            self._bench.generator.run(plan, self._after_alone)
+            self._offer(plan, self._after_alone)
 
     def _order(
         self, live: Sequence[str], random: np.random.Generator, round_: int
@@ -380,7 +391,7 @@ class _Run:
 
     def _judge(self, raw: RawWindow, used: Resources | None) -> Next:
         window = measure(raw, self._bench.rule, self._bench.gates, self._bench.workload.wire)
-        window = replace(window, resources=used)
+        window = replace(window, resources=used, polled=self._polling is not None)
         throttled = quota.reason(window)
         if throttled:
             # The quota may be the reason for errors and for a missed rate, too.

@@ -164,19 +164,23 @@ def run_load_points(
 ) -> None:
     """Measure both arms at a lower and at a higher rate, towards saturation.
 
-    Each has one block, which is a look and not a claim. A failed block is left out with a note.
+    If idle CPUs poll, a third block has the rate of the confirmation with CPUs that halt. Each
+    block is a look and not a claim. A failed one is left out with a note.
     """
     if not plan.points:
         return
     done = {b.index for b in bench.store.record().blocks if b.phase == "load-points"}
-    rates_per_s = other_rates(calibration)
-    missing = [index for index in range(len(rates_per_s)) if index not in done]
+    points = [(rate_per_s, False) for rate_per_s in other_rates(calibration)]
+    if bench.polling is not None:
+        points.append((calibration.rate_per_s, True))
+    missing = [index for index in range(len(points)) if index not in done]
     if not missing:
         return
     cost_s = plan.load_points.cost_s(2)
     bench.progress.phase("other load points", len(missing) * cost_s)
     for place, index in enumerate(missing, start=1):
-        rate_per_s = rates_per_s[index]
+        rate_per_s, halts = points[index]
+        point = f"load point {rate_per_s:,.0f}/s" + " with idle CPUs that halt" * halts
         spec = BlockSpec(
             phase="load-points",
             index=index,
@@ -185,6 +189,7 @@ def run_load_points(
             mode="open",
             rate_per_s=rate_per_s,
             needs_all=False,
+            halts=halts,
         )
         # At a lower rate the same windows have fewer requests.
         held = int(spec.rate_per_s * spec.plan.window_s / STALL_ALLOWANCE)
@@ -192,5 +197,5 @@ def run_load_points(
         try:
             run_block(replace(bench, gates=gates), spec)
         except (HostError, InstrumentError) as error:
-            bench.progress.note(f"load point {rate_per_s:,.0f}/s left out: {error}")
-        bench.progress.step(f"load point {rate_per_s:,.0f}/s", (len(missing) - place) * cost_s)
+            bench.progress.note(f"{point} left out: {error}")
+        bench.progress.step(point, (len(missing) - place) * cost_s)

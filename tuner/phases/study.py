@@ -409,6 +409,7 @@ def _question(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampli
         rate_per_s,
         spec.design,
         exclusive=bench.exclusive,
+        polls=bench.polling is not None,
         overhead=overhead(bench.store.record(), exclusive=bench.exclusive),
         search=spec.search,
         sampling=sampling,

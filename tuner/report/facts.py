@@ -10,6 +10,7 @@ from tuner.definition.sampler_names import AUTO
 from tuner.judge.results import StudyResult
 from tuner.judge.support import LEAST_STARTS
 from tuner.machine.facts import ServerFacts
+from tuner.machine.idle import UNKNOWN_OR_NONE
 from tuner.measurement.bottleneck import busy_share
 from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import StallRule
@@ -17,7 +18,7 @@ from tuner.measurement.window import Measurement
 from tuner.record.contenders import Evidence, server_words
 from tuner.record.model import Original, Protocol, Record, TrialState
 from tuner.stats.words import counted
-from tuner.words.figures import UNKNOWN, figure, moment, setting, significant
+from tuner.words.figures import figure, moment, ratio, setting, significant
 
 Facts = list[tuple[str, str]]
 
@@ -91,6 +92,7 @@ def method_facts(study: StudyResult) -> Facts:
             *_wire(windows),
             ("Windows", f"{len(windows)} of {first.duration_s:.3g} s, {requests:,} requests"),
             *_slices(windows),
+            *_idle(windows),
             ("Generator", _generator(windows)),
         ]
     if protocol:
@@ -337,12 +339,26 @@ def limits(study: StudyResult) -> list[str]:
             "The claim is on stall-free latency: what stalls of the host add comes on top. The raw"
             " percentiles are shown next to it."
         )
-    if record.host.virtualisation not in {"none", UNKNOWN}:
+    if study.goals.mode == "open" and any(window.polled for window in _windows(study)):
+        known.append(_where_cpus_halt(study))
+    if record.host.virtualisation not in UNKNOWN_OR_NONE:
         known.append(
             f"The host is virtual ({record.host.virtualisation}): its neighbours and true topology"
             " are unknown."
         )
     return known
+
+
+def _where_cpus_halt(study: StudyResult) -> str:
+    """Return the limit of claims that were measured with idle CPUs that poll."""
+    words = (
+        "Idle CPUs polled. Where they halt, a request that finds the CPU idle waits for its wake-up"
+        " too, and ratios of latencies are usually closer to 1"
+    )
+    if math.isfinite(study.halting):
+        seen = f"one block with CPUs that halted had a ratio of {ratio(study.halting)}"
+        return f"{words}: {seen} (seen, not claimed)."
+    return f"{words}."
 
 
 def changes_title(study: StudyResult) -> str:
@@ -414,6 +430,15 @@ def _slices(windows: Sequence[Measurement]) -> list[tuple[str, str]]:
         stopped = f"{stopped} in {frozen} of {len(windows)} windows" if frozen else "none stopped"
     words = f"the arms took turns in shared windows, in slices of {lengths}"
     return [("Slices", f"{words}, in an order drawn for each set; {stopped}")]
+
+
+def _idle(windows: Sequence[Measurement]) -> list[tuple[str, str]]:
+    """Return how idle CPUs waited; empty if they halted, as they do by default."""
+    polled = sum(window.polled for window in windows)
+    if not polled:
+        return []
+    part = f" in {polled} of {len(windows)} windows" * (polled < len(windows))
+    return [("Idle CPUs", f"polled{part}, so the hypervisor did not delay their wake-ups")]
 
 
 def order_words(study: StudyResult) -> str:

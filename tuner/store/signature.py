@@ -141,6 +141,7 @@ _LATER: Mapping[str, object] = {
     "product": "",
     "program": "",
     "lacking": False,
+    "polled": False,
 }
 """Fields that older records lack, with the value that says so."""
 
