@@ -8,13 +8,14 @@ use crate::plan::Plan;
 use crate::resources;
 use crate::sys::{self, Guardian, Process};
 
-/// Most threads of an instance per CPU that it may run on.
+/// Most threads of an instance per CPU that it may run on, for each millisecond of a slice: 64 in
+/// slices of 20 ms.
 ///
 /// Each thread of a stopped process wakes up once to stop and once to go on, and to the latter the
 /// instance's first requests wait. On a virtual machine of one CPU, an Apache of 470 threads took
-/// 10 ms for it, at each of its slices. Servers that work when it is not their turn have few threads:
-/// Caddy has some 8 on one CPU.
-const MOST_THREADS_PER_CPU: usize = 64;
+/// 10 ms for it, at each of its slices; so this is 7 % of a slice. Servers that work when it is not
+/// their turn have few threads: Caddy has some 8 on one CPU.
+const MOST_THREADS_PER_CPU_AND_MS: f64 = 3.2;
 
 /// The processes of all instances that a plan freezes.
 ///
@@ -97,16 +98,16 @@ impl<'a> Processes<'a> {
 
     /// Return the processes of a window's instances, or why the window is measured without freezing:
     /// all are frozen or none, because one that runs on would disturb the others only.
-    pub fn of(&self, arms: &[&str]) -> Result<Frozen<'_>, String> {
+    pub fn of(&self, arms: &[&str], slice_ms: f64) -> Result<Frozen<'_>, String> {
         let guardian = self.guardian.as_ref().map_err(Clone::clone)?;
-        let arms = arms.iter().map(|id| self.arm(id));
+        let arms = arms.iter().map(|id| self.arm(id, slice_ms));
         Ok(Frozen {
             arms: arms.collect::<Result<_, _>>()?,
             guardian,
         })
     }
 
-    fn arm(&self, id: &str) -> Result<Vec<&Process>, String> {
+    fn arm(&self, id: &str, slice_ms: f64) -> Result<Vec<&Process>, String> {
         let Some(found) = self.found.get(id) else {
             return Err(of(id, "it has no processes"));
         };
@@ -118,9 +119,10 @@ impl<'a> Processes<'a> {
         let pids = || named.iter().map(|named| named.pid);
         let threads: usize = pids().map(resources::threads).sum();
         let cpus = pids().map(sys::cpus_of).max().unwrap_or(1).max(1);
-        if threads > MOST_THREADS_PER_CPU * cpus {
+        if threads as f64 > MOST_THREADS_PER_CPU_AND_MS * slice_ms * cpus as f64 {
             let why = format!(
-                "it has {threads} threads on {cpus} CPU{}, too many to stop and continue them quickly",
+                "it has {threads} threads on {cpus} CPU{}, too many to stop and continue them in \
+                 slices of {slice_ms} ms",
                 if cpus == 1 { "" } else { "s" }
             );
             return Err(of(id, &why));

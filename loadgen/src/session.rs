@@ -176,8 +176,9 @@ impl<'a> Session<'a> {
             processes.follow();
         }
         let processes = self.processes.as_ref();
-        let freeze = window.slices.as_ref().is_some_and(|slices| slices.freeze);
-        let frozen = processes.filter(|_| freeze).map(|p| p.of(&window.arms()));
+        let slices = window.slices.as_ref().filter(|slices| slices.freeze);
+        let frozen = processes.zip(slices);
+        let frozen = frozen.map(|(p, slices)| p.of(&window.arms(), slices.length_ms));
         let (frozen, mut not_frozen) = match frozen {
             Some(Ok(frozen)) => (Some(frozen), None),
             Some(Err(why)) => (None, Some(why)),

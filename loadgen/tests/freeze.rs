@@ -328,6 +328,16 @@ fn a_server_of_many_threads_is_not_frozen() {
         let (threads, rest) = words.split_once(" threads on ").unwrap();
         assert!(threads.parse::<usize>().unwrap() > 64 * cpus(), "{reason}");
         assert!(rest.starts_with(&format!("{} CPU", cpus())), "{reason}");
+        assert!(rest.ends_with("in slices of 20 ms"), "{reason}");
+    }
+    // Longer slices leave time for as many more threads.
+    let longer = json!({"instances": ["a", "b"], "freeze": true, "length_ms": 50});
+    for line in measure(&frozen(
+        &servers.each_ref(),
+        json!({"slices": longer, "duration_s": 0.5}),
+    )) {
+        assert_answered(&line);
+        assert!(slices(&line).frozen);
     }
 }
 
