@@ -8,7 +8,9 @@ import pytest
 
 from tests.fleet.bed import Bed
 from tests.fleet.test_remote import tuner
+from tuner.hosts.idle_polling import refusal
 from tuner.judge.results import evaluate
+from tuner.machine.idle import should_poll
 from tuner.store.store import Store, sqlite_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]
@@ -46,6 +48,10 @@ def test_a_study_on_other_hosts_comes_to_its_end(pair: Bed, tmp_path: Path) -> N
         assert window.resources.server.descriptors
         # What the server sent went over the cable, and so through the target's counters.
         assert window.resources.sent_bytes > window.completed_per_s * window.duration_s * 100
+    # The target has this machine's kernel and CPUs.
+    polls = should_poll("auto", record.host.virtualisation) and not refusal(record.cores.server)
+    blocks = [block for block in record.blocks if block.phase != "load-points"]
+    assert {window.polled for block in blocks for window in block.windows} == {polls}
     assert not study.confirm or any("generator" in reason for reason in study.unread)
     assert (tmp_path / "studies" / "whole" / "report.html").is_file()
     assert {name: host.files() for name, host in pair.hosts.items()} == before

@@ -88,8 +88,8 @@ def kernel_note(space: Space, lease_s: float) -> str:
 def halting_note(refusal: str) -> str:
     """Return a note on idle CPUs that halt on a virtual host."""
     return (
-        "idle CPUs halt, and the hypervisor delays each of their wake-ups, so expect more noise,"
-        f" most with an arm that needs little CPU time; they cannot poll instead ({refusal})"
+        "idle CPUs halt, and a busy hypervisor delays their wake-ups: expect more noise, most with"
+        f" an arm that needs little CPU time; they cannot poll instead ({refusal})"
     )
 
 

@@ -264,7 +264,7 @@ def _idle() -> list[DoctorRow]:
     if refusal is None:
         return []
     if refusal:
-        text = f"halt, and the hypervisor delays each of their wake-ups ({refusal})"
+        text = f"halt, and a busy hypervisor delays their wake-ups; they cannot poll ({refusal})"
         return [DoctorRow("idle CPUs", _WARN, text)]
     return [DoctorRow("idle CPUs", _OK, "poll in a study, so no wake-up waits for the hypervisor")]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.gates import STARVED_SHARE
+from tuner.measurement.stalls import Span, within
 from tuner.measurement.window import Measurement
 
 _BUSY = 0.95
@@ -52,9 +52,10 @@ def _busy(window: Measurement, cores: CoreSplit) -> float | None:
 def _stalled_s(window: Measurement) -> float:
     """Return the time for which the server's cores were taken away, added up over the cores."""
     # Of a shared window the spans are those in the arm's own slices.
-    end_ns = math.inf if window.slice_ms else window.duration_s * 1e9
-    inside = ((max(0, start), min(end, end_ns)) for start, end in window.server_spans)
-    return sum(end - start for start, end in inside if end > start) / 1e9
+    spans: Sequence[Span] = window.server_spans
+    if not window.slice_ms:
+        spans = within(spans, round(window.duration_s * 1e9))
+    return sum(end - start for start, end in spans) / 1e9
 
 
 def is_saturated(busy: float) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tuner.measurement.gates import Gates, judge
 from tuner.measurement.stall_free import latencies_of, spans_of
-from tuner.measurement.stalls import StallRule, merged
+from tuner.measurement.stalls import StallRule, merged, within
 from tuner.measurement.window import Measurement, RawWindow, WindowCounts
 from tuner.workload.wire import Wire, unlike
 
@@ -70,6 +70,5 @@ def _stalled_share(own: RawWindow) -> float:
     """Return the share of the arm's own time in stalls of any core."""
     turns = own.turns
     length_ns = turns.order.count(turns.place) * turns.slice_ns if turns else own.end_ns
-    inside = [(max(0, start), min(end, own.end_ns)) for start, end in spans_of(own)]
-    stalled_ns = sum(end - start for start, end in merged(inside) if end > start)
+    stalled_ns = sum(end - start for start, end in merged(within(spans_of(own), own.end_ns)))
     return stalled_ns / length_ns if length_ns else 0.0

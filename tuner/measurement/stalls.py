@@ -98,6 +98,12 @@ def _disturbed(spans: Sequence[Span], rule: StallRule) -> list[Span]:
     return found
 
 
+def within(spans: Iterable[Span], end_ns: int) -> list[Span]:
+    """Return the parts of spans from 0 to an instant, without empty ones."""
+    inside = ((max(0, start), min(end, end_ns)) for start, end in spans)
+    return [(start, end) for start, end in inside if end > start]
+
+
 def merged(spans: Iterable[Span]) -> list[Span]:
     """Merge spans into disjoint ones in order; stalls of several cores may overlap."""
     merged: list[Span] = []

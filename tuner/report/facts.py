@@ -370,9 +370,12 @@ def changes_title(study: StudyResult) -> str:
 
 def _generator(windows: Sequence[Measurement]) -> str:
     busy = max(window.generator_busy_share for window in windows)
+    words = f"at most {100 * busy:.0f} % busy"
+    if all(window.mode == "closed" for window in windows):
+        return words
     lags = [window.send_lag.p99_us for window in windows if window.send_lag.count]
-    words = f"p99 of its send lag at most {figure(max(lags), 'µs')}" if lags else "send lag unknown"
-    return f"at most {100 * busy:.0f} % busy, {words}"
+    lag = f"p99 of its send lag at most {figure(max(lags), 'µs')}" if lags else "send lag unknown"
+    return f"{words}, {lag}"
 
 
 def _wire(windows: Sequence[Measurement]) -> Facts:
