@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +25,11 @@ from typing import Literal
 import click
 
 from benchmarks import finding
+from benchmarks.blocks import temporary_bench
 from benchmarks.finding import Finding, at_least, at_most
 from benchmarks.lab import setting
 from tuner.app.preflight import Preflight, preflight
-from tuner.app.progress import TerminalProgress
-from tuner.app.session import create_store, describe, open_bench
+from tuner.app.session import create_store, describe
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.goals.metric import cpu_us_per_request, difference_ln
 from tuner.judge.plan import CLOSED
@@ -89,24 +88,19 @@ def _confirmed(kind: Kind, studies: int, options: Mapping[str, object]) -> list[
     """Calibrate, choose the handicap, and run the confirmations."""
     definition = load_study(BASE_STUDY, {"space": str(SPACE), **options})
     found = preflight(definition)
-    progress = TerminalProgress(quiet=True)
-    with tempfile.TemporaryDirectory(prefix="tuner-claims-") as temporary:
-        folder = Path(temporary)
-        folder.chmod(0o755)  # the workers' account reads the site
-        store = create_store(found, folder / "calibration")
-        with open_bench(found, folder / "lab", progress, store) as (bench, spec):
-            rules = 0 if kind == "A/A" else _rules_for(bench, found, HANDICAP)
-            candidate = found.space.complete({"rules": rules}, found.baseline)
-            ready = calibrate(bench, replace(spec, search=False))
-            click.echo(f"{kind}: {_calibrated(ready, rules)}")
-            ended: list[Confirmed] = []
-            started = time.monotonic()
-            for number in range(studies):
-                seed = _AFTER * (kind == "A/A") + number + 1
-                ended.append(_confirm(ready, found, candidate, seed, folder / str(number)))
-                left_s = (time.monotonic() - started) / (number + 1) * (studies - number - 1)
-                words = _words(ended[-1])
-                click.echo(f"{kind:9} {number + 1:3} {words}, {left_s / 60:.0f} min left")
+    with temporary_bench(found) as (bench, spec, folder):
+        rules = 0 if kind == "A/A" else _rules_for(bench, found, HANDICAP)
+        candidate = found.space.complete({"rules": rules}, found.baseline)
+        ready = calibrate(bench, replace(spec, search=False))
+        click.echo(f"{kind}: {_calibrated(ready, rules)}")
+        ended: list[Confirmed] = []
+        started = time.monotonic()
+        for number in range(studies):
+            seed = _AFTER * (kind == "A/A") + number + 1
+            ended.append(_confirm(ready, found, candidate, seed, folder / str(number)))
+            left_s = (time.monotonic() - started) / (number + 1) * (studies - number - 1)
+            words = _words(ended[-1])
+            click.echo(f"{kind:9} {number + 1:3} {words}, {left_s / 60:.0f} min left")
     return ended
 
 

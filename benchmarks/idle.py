@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from benchmarks import finding
-from benchmarks.blocks import METRICS, TWIN, about_zero, at_load_point, differences
+from benchmarks.blocks import METRICS, TWIN, at_load_point, differences, noise
 from benchmarks.finding import Finding, at_most
 from benchmarks.lab import setting
 from tuner.errors import HostError
@@ -56,7 +56,8 @@ def run(workload: str, server: str, blocks: int) -> list[Finding]:
                 )
                 if block is not None:
                     seen.setdefault(name, []).append(block)
-    return [*_stalls(seen), *_noise(seen), *_gains(seen)]
+    compared = noise(seen, POLLING, {HALTING: at_most(1.0)})
+    return [*_stalls(seen), *compared, *_gains(seen)]
 
 
 def _stalls(seen: Mapping[str, Sequence[Block]]) -> list[Finding]:
@@ -66,22 +67,6 @@ def _stalls(seen: Mapping[str, Sequence[Block]]) -> list[Finding]:
         for arm in (BASELINE, TWIN, HAND):
             shares = [w.stalled_share or 0.0 for b in blocks for w in windows_of(b, arm)]
             found.append(Finding(f"{name}: time of {arm} in stalls", statistics.fmean(shares)))
-    return found
-
-
-def _noise(seen: Mapping[str, Sequence[Block]]) -> list[Finding]:
-    found = []
-    for metric in METRICS:
-        sd = {}
-        for name, blocks in seen.items():
-            values = differences(blocks, metric)
-            if len(values) >= 3:
-                sd[name] = about_zero(values)
-                title = f"{metric.name}: sd of a block's ln ratio, {name} ({len(values)} blocks)"
-                found.append(Finding(title, sd[name]))
-        if len(sd) == len(_WAYS):
-            ratio = sd[POLLING] / sd[HALTING]
-            found.append(Finding(f"{metric.name}: sd, polling / halting", ratio, aim=at_most(1.0)))
     return found
 
 

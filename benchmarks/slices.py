@@ -12,13 +12,10 @@ log ratio, which says how many blocks a claim needs. The stall rule is that of b
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
-
 import click
 
 from benchmarks import finding
-from benchmarks.blocks import METRICS, about_zero, at_load_point, differences
+from benchmarks.blocks import at_load_point, noise
 from benchmarks.finding import Finding, at_most
 from benchmarks.lab import setting
 from tuner.measurement.stalls import StallRule
@@ -50,26 +47,7 @@ def run(workload: str, server: str, blocks: int, *, spans: bool) -> list[Finding
                 )
                 if block is not None:
                     seen.setdefault(name, []).append(block)
-    return _findings(seen)
-
-
-def _findings(seen: Mapping[str, Sequence[Block]]) -> list[Finding]:
-    found = []
-    for metric in METRICS:
-        sd = {}
-        for name, blocks in seen.items():
-            values = differences(blocks, metric)
-            if len(values) >= 3:
-                sd[name] = about_zero(values)
-                title = f"{metric.name}: sd of a block's ln ratio, {name} ({len(values)} blocks)"
-                found.append(Finding(title, sd[name]))
-                mean = statistics.fmean(values)
-                found.append(Finding(f"{metric.name}: mean ln ratio, {name}", mean))
-        for name, aim in ((WINDOWS, at_most(AIM)), (OWN_ARRIVALS, None)):
-            if SLICES in sd and name in sd:
-                title = f"{metric.name}: sd, slices / {name}"
-                found.append(Finding(title, sd[SLICES] / sd[name], aim=aim))
-    return found
+    return noise(seen, SLICES, {WINDOWS: at_most(AIM), OWN_ARRIVALS: None})
 
 
 @click.command()

@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -26,10 +25,10 @@ import click
 import numpy as np
 import optuna
 
+from benchmarks.blocks import temporary_bench
 from benchmarks.lab import setting
 from tuner.app.preflight import preflight
-from tuner.app.progress import TerminalProgress
-from tuner.app.session import create_store, describe, open_bench
+from tuner.app.session import describe
 from tuner.definition.study import BASE_STUDY, load_study
 from tuner.errors import HostError
 from tuner.goals.metric import Metric
@@ -147,38 +146,33 @@ def record(workload: str, count: int, seed: int, time_s: float, before: Table | 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     ends = time.monotonic() + time_s
     found = preflight(load_study(BASE_STUDY, {"workload": workload}))
-    with tempfile.TemporaryDirectory(prefix="tuner-table-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # the workers' account reads the site
-        store = create_store(found, folder / "record")
-        progress = TerminalProgress(quiet=True)
-        with open_bench(found, folder / "lab", progress, store) as (bench, _):
-            if before is None:
-                saturated = replace(bench, gates=SATURATION_GATES)
-                capacity = measure_capacity(saturated, found.baseline)
-                _, load = probe_load(bench, load_point(capacity, None), capacity)
-                drawn = draw(found.space, found.baseline, count, seed)
-                hand = found.space.baseline("hand")
-                drawn = [*([hand] if hand.digest != found.baseline.digest else []), *drawn][:count]
-                rows = tuple(Row(c.values, ()) for c in (found.baseline, *drawn))
-                before = Table(setting(), workload, load.rate_per_s, rows)
-            drawn = [Configuration.of(found.space.name, row.values) for row in before.rows[1:]]
-            for configuration in drawn:
-                store.add_configuration(describe(found, configuration))
-            # The rate is given, so its share of a capacity does not matter.
-            whole = Capacity(before.rate_per_s, generator_bound=False)
-            sampling, _ = probe_load(bench, load_point(whole, before.rate_per_s), whole)
-            click.echo(
-                f"{len(drawn)} configurations at {before.rate_per_s:,.0f}/s, slices of"
-                f" {sampling.slice_ms:g} ms, {sampling.effective_share:.0%} of the requests count"
-            )
-            # What is recorded is not judged: a configuration that misses the rate is in the table
-            # with the p99 that it had.
-            gates = Gates(samples_needed=100, rate_error=1.0, error_share=1.0)
-            rule = bench.rule and replace(bench.rule, level=sampling.level)
-            open_loop = replace(bench, gates=gates, rule=rule)
-            plan = replace(WINDOW, slice_ms=sampling.slice_ms)
-            windows = _measure(open_loop, drawn, before, plan, seed=seed, ends=ends)
+    with temporary_bench(found) as (bench, _, _):
+        if before is None:
+            saturated = replace(bench, gates=SATURATION_GATES)
+            capacity = measure_capacity(saturated, found.baseline)
+            _, load = probe_load(bench, load_point(capacity, None), capacity)
+            drawn = draw(found.space, found.baseline, count, seed)
+            hand = found.space.baseline("hand")
+            drawn = [*([hand] if hand.digest != found.baseline.digest else []), *drawn][:count]
+            rows = tuple(Row(c.values, ()) for c in (found.baseline, *drawn))
+            before = Table(setting(), workload, load.rate_per_s, rows)
+        drawn = [Configuration.of(found.space.name, row.values) for row in before.rows[1:]]
+        for configuration in drawn:
+            bench.store.add_configuration(describe(found, configuration))
+        # The rate is given, so its share of a capacity does not matter.
+        whole = Capacity(before.rate_per_s, generator_bound=False)
+        sampling, _ = probe_load(bench, load_point(whole, before.rate_per_s), whole)
+        click.echo(
+            f"{len(drawn)} configurations at {before.rate_per_s:,.0f}/s, slices of"
+            f" {sampling.slice_ms:g} ms, {sampling.effective_share:.0%} of the requests count"
+        )
+        # What is recorded is not judged: a configuration that misses the rate is in the table
+        # with the p99 that it had.
+        gates = Gates(samples_needed=100, rate_error=1.0, error_share=1.0)
+        rule = bench.rule and replace(bench.rule, level=sampling.level)
+        open_loop = replace(bench, gates=gates, rule=rule)
+        plan = replace(WINDOW, slice_ms=sampling.slice_ms)
+        windows = _measure(open_loop, drawn, before, plan, seed=seed, ends=ends)
     rows = tuple(
         replace(row, windows=(*row.windows, *windows[c.digest]))
         for c, row in zip((found.baseline, *drawn), before.rows, strict=True)

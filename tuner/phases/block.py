@@ -95,7 +95,6 @@ class BlockSpec:
     patient: bool = False
     """True if rounds that the host spoilt are measured again, up to twice as many as planned;
     otherwise they are limited like other invalid ones."""
-
     halts: bool = False
     """True if idle CPUs halt in this block even where they poll in the others."""
 
