@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.app import preflight as preflight_module
 from tuner.app.notes import halting_note
 from tuner.app.preflight import Preflight, preflight
-from tuner.definition.study import BASE_STUDY, FORMER_CHOICES, load_study
+from tuner.definition.study import BASE_STUDY, load_study, recorded_choices
 from tuner.errors import DefinitionError
 from tuner.hosts import idle_polling
+from tuner.machine import idle
 
 REFUSAL = "/dev/cpu_dma_latency: Permission denied; run as root"
 
@@ -22,9 +22,7 @@ def found(**options: str) -> Preflight:
 @pytest.fixture(autouse=True)
 def virtual(monkeypatch: pytest.MonkeyPatch) -> None:
     """A virtual host that allows it."""
-    monkeypatch.setattr(
-        preflight_module, "should_poll", lambda wanted, _host: wanted in {"auto", "poll"}
-    )
+    monkeypatch.setattr(idle, "should_poll", lambda wanted, _host: wanted in {"auto", "poll"})
     monkeypatch.setattr(idle_polling, "refusal", lambda _cpus: "")
 
 
@@ -50,4 +48,4 @@ def test_where_the_host_does_not_allow_it_they_halt(monkeypatch: pytest.MonkeyPa
 
 def test_a_study_of_an_older_version_halted() -> None:
     """Its record has no such choice, and its replication is measured likewise."""
-    assert not found(**{key: str(value) for key, value in FORMER_CHOICES.items()}).polls
+    assert not found(**{key: str(value) for key, value in recorded_choices({}).items()}).polls

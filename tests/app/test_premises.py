@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.app.premises import ThisMachine
+from tuner.app.this_machine import ThisMachine
 from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
 

@@ -20,11 +20,12 @@ import sqlalchemy
 
 from tests.servers.test_nginx import DEBIAN
 from tuner import cli
-from tuner.app import notes, preflight, premises
+from tuner.app import notes, this_machine
 from tuner.cli import run
 from tuner.definition import study
 from tuner.hosts import counters
 from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.machine import idle
 from tuner.measurement.window import Measurement
 from tuner.phases import repeat
 from tuner.servers import nginx
@@ -206,8 +207,10 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
     quiet(monkeypatch)
     for module in (study, run):
         monkeypatch.setattr(module, "draw_seed", lambda: 1)
-    monkeypatch.setattr(premises, "NativeGenerator", lambda *_: SimulatedGenerator(made))
-    monkeypatch.setattr(premises, "AnsibleDeployer", lambda lab, _work, **_: Deployer(made, lab))
+    monkeypatch.setattr(this_machine, "NativeGenerator", lambda *_: SimulatedGenerator(made))
+    monkeypatch.setattr(
+        this_machine, "AnsibleDeployer", lambda lab, _work, **_: Deployer(made, lab)
+    )
     monkeypatch.setattr(repeat, "FIRST_PAUSE_S", 0.0)
     return made
 
@@ -216,7 +219,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Preflight with a server and a generator that need not be installed, and no look at noise."""
     found = nginx.parse_build(DEBIAN, "/usr/sbin/nginx")
     monkeypatch.setattr(nginx, "detect", lambda: found)
-    monkeypatch.setattr(premises, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
+    monkeypatch.setattr(this_machine, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
     monkeypatch.setattr(counters, "read", None)
     monkeypatch.setattr(notes, "noise_notes", lambda *_: [])
-    monkeypatch.setattr(preflight, "should_poll", lambda *_: False)
+    monkeypatch.setattr(idle, "should_poll", lambda *_: False)

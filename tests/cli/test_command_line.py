@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Tuner, quiet
 from tuner import __version__
-from tuner.app import premises
+from tuner.app import this_machine
 from tuner.cli.commands import resume_command
 from tuner.errors import DefinitionError
 from tuner.generators import program
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_in_one_message_and_nothing_is_started(
         pytest.fail("the lab was opened")
 
     quiet(monkeypatch)
-    monkeypatch.setattr(premises, "AnsibleDeployer", started)
+    monkeypatch.setattr(this_machine, "AnsibleDeployer", started)
     done = tuner(*arguments)
     assert done.code == 2
     assert words in done.err

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import SHORT, STUDY, Deployer, Tuner
-from tuner.app import premises
+from tuner.app import this_machine
 from tuner.hosts import local
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Faults, SimulatedHost
@@ -96,7 +96,7 @@ def test_a_lab_that_no_playbook_can_stop_leaves_no_claim(
 
     monkeypatch.setattr(Deployer, "stop", fails)
     stopped: list[local.Claim] = []
-    monkeypatch.setattr(premises, "stop_lab", stopped.append)
+    monkeypatch.setattr(this_machine, "stop_lab", stopped.append)
     host.faults = Faults(host_gone=range(100))
     done = tuner("optimize", *SHORT, "--name", "mine")
     assert done.code == 3

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome, Tuner
-from tuner.app import premises
+from tuner.app import this_machine
 from tuner.hosts import local
 from tuner.machine.topology import flat
 from tuner.record.model import Record
@@ -47,7 +47,7 @@ def machine(host: SimulatedHost, monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setattr(local, "facts", lambda: made)
 
     host.truth = effect
-    monkeypatch.setattr(premises, "NativeGenerator", generator)
+    monkeypatch.setattr(this_machine, "NativeGenerator", generator)
     return has
 
 

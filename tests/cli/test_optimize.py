@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import SHORT, STUDY, Tuner, windows_of, written
-from tuner.app import optimizing, preflight, resume
+from tuner.app import optimizing, resume
 from tuner.errors import Interrupted
 from tuner.hosts import idle_polling, local
 from tuner.hosts.host_locks import LOCK
+from tuner.machine import idle
 from tuner.stats.margin import Margin
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
@@ -192,7 +193,7 @@ def test_a_study_goes_on_only_with_idle_cpus_that_wait_as_before(
     tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may begin a study, and another account resume it."""
-    monkeypatch.setattr(preflight, "should_poll", lambda *_: True)
+    monkeypatch.setattr(idle, "should_poll", lambda *_: True)
     monkeypatch.setattr(idle_polling, "refusal", lambda _: "")
     monkeypatch.setattr(idle_polling, "polling", nullcontext)
     host.faults = Faults(interrupted={5})

@@ -21,7 +21,7 @@ from tuner.hosts.host_locks import HostLocks
 from tuner.hosts.proc import reports_waits
 from tuner.judge.plan import Design
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
-from tuner.machine.idle import POLL, should_poll
+from tuner.machine.idle import POLL, refusal_to_poll
 from tuner.measurement.stalls import KEEP
 from tuner.own.server import OwnServer
 from tuner.search.samplers import SamplerChoice, choose_sampler
@@ -145,17 +145,17 @@ def preflight(
 def _refusal_to_poll(found: Resolved) -> str | None:
     """Return why idle CPUs cannot poll; empty if they can, and None if they should halt.
 
-    They halt on a core that the generator fills, and next to users of a service.
+    They also halt next to users of a service.
 
     Raises:
         DefinitionError: they cannot, and the user demands it.
     """
-    if found.cores.shared or found.definition.in_place:
+    definition, premises = found.definition, found.premises
+    if definition.in_place:
         return None
-    if not should_poll(found.definition.idle_cpus, found.host.virtualisation):
-        return None
-    refusal = found.premises.refusal_to_poll(found.cores.server)
-    if refusal and found.definition.idle_cpus == POLL:
+    wanted, host = definition.idle_cpus, found.host
+    refusal = refusal_to_poll(wanted, host.virtualisation, found.cores, premises.refusal_to_poll)
+    if refusal and wanted == POLL:
         raise DefinitionError(
             f"idle CPUs cannot poll: {refusal}; leave it out, and they halt", path="--idle-cpus"
         )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tuner.app import connections, own_server
-from tuner.app.premises import Premises, open_premises
+from tuner.app.fleet import Fleet
+from tuner.app.premises import Premises
+from tuner.app.this_machine import ThisMachine
 from tuner.definition.study import StudyDefinition
 from tuner.hosts.host_locks import HostLocks
+from tuner.hosts.inventory import read_inventory
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.own.server import OwnConfiguration
 from tuner.servers import catalog
@@ -60,9 +63,7 @@ def resolve(
     workload = moved_below(definition.location, workload)
     definition = own_server.completed(definition, workload)
     connections.check(definition, workload)
-    premises = open_premises(
-        definition.inventory, serves=definition.server if definition.in_place else ""
-    )
+    premises = _premises(definition)
     server = premises.detect(catalog.server(definition.server), definition.server_binary)
     reads = own_server.reading_program(definition, server)
     own = own_server.read(definition, workload, reads, premises)
@@ -71,3 +72,12 @@ def resolve(
     if turn is not None:
         premises.take_cores(turn, cores)
     return Resolved(definition, workload, premises, server, reads, cores, own)
+
+
+def _premises(definition: StudyDefinition) -> Premises:
+    """Return this machine, or the hosts of an inventory with their facts."""
+    if not definition.inventory:
+        return ThisMachine()
+    # A service that is tuned in place must be there already.
+    serves = definition.server if definition.in_place else ""
+    return Fleet(read_inventory(definition.inventory), serves=serves)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from tuner.definition.study import FORMER_CHOICES
+from tuner.definition.study import recorded_choices
 from tuner.errors import DefinitionError, HostError
 from tuner.machine.facts import ServerFacts
 from tuner.record.model import Record
@@ -75,7 +75,7 @@ def own_definition(record: Record) -> Mapping[str, object]:
     A record from elsewhere may name any program of this machine, and detecting a server runs it.
     The server is then the installed one.
     """
-    definition = {**FORMER_CHOICES, **record.definition}
+    definition = recorded_choices(record.definition)
     if made_here(record) == "elsewhere":
         definition.pop(KEY, None)
     return definition

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tuner.app.caller import Caller
-from tuner.app.premises import restore_stray
+from tuner.app.fleet import restore_stray
 from tuner.app.writing import writing_results
 from tuner.hosts.host_locks import HostLocks
 from tuner.hosts.sweep import Need, sweep

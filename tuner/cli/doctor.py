@@ -39,7 +39,7 @@ from tuner.judge.claimable import (
 )
 from tuner.machine.facts import DEFAULT_SERVER, CoreSplit, ServerFacts
 from tuner.machine.idle import AUTO as BY_HOST
-from tuner.machine.idle import should_poll
+from tuner.machine.idle import refusal_to_poll
 from tuner.machine.placement import place
 from tuner.machine.topology import Topology
 from tuner.measurement.stalls import StallRule
@@ -273,9 +273,7 @@ def _refusal_to_poll() -> str | None:
     """Return why idle CPUs cannot poll here; empty if they can, and None if they should halt."""
     host = local.facts()
     cores = place(host.layout, backend=False)
-    if cores.shared or not should_poll(BY_HOST, host.virtualisation):
-        return None
-    return idle_polling.refusal(cores.server)
+    return refusal_to_poll(BY_HOST, host.virtualisation, cores, idle_polling.refusal)
 
 
 def _topology(topology: Topology, cores: CoreSplit) -> list[DoctorRow]:

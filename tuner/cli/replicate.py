@@ -26,7 +26,7 @@ from tuner.app.turn import take_turn
 from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
-from tuner.definition.study import BASE_STUDY, FORMER_CHOICES, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study, recorded_choices
 from tuner.definition.study_keys import CPU_KEYS
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.hosts import local
@@ -161,7 +161,7 @@ def _defined(
     if not _is_here(first.record):
         anew |= dict.fromkeys(CPU_KEYS)
     definition = load_study(
-        BASE_STUDY, {**FORMER_CHOICES, **first.record.definition, **anew, **overrides(given)}
+        BASE_STUDY, {**recorded_choices(first.record.definition), **anew, **overrides(given)}
     )
     called = as_name or free_name(f"{name}-replica")
     return first, replace(definition, name=called, finalists=1, others=())

@@ -23,7 +23,7 @@ from tuner.cli import complete, options
 from tuner.cli.callers import as_caller
 from tuner.cli.groups import GroupedCommand
 from tuner.definition.sampler_names import named_code
-from tuner.definition.study import BASE_STUDY, FORMER_CHOICES, StudyDefinition, load_study
+from tuner.definition.study import BASE_STUDY, StudyDefinition, load_study, recorded_choices
 from tuner.definition.study_keys import CPU_KEYS
 from tuner.errors import DefinitionError, NameTakenError, StoreError
 from tuner.judge.results import evaluate
@@ -134,7 +134,7 @@ def _definition(
     if record is None:
         return given
     own = {key: value for key, value in given.as_dict().items() if key in _OWN}
-    definition = load_study(BASE_STUDY, {**FORMER_CHOICES, **record.definition, **own})
+    definition = load_study(BASE_STUDY, {**recorded_choices(record.definition), **own})
     # A file without a seed leaves it to the worker that began the study.
     again = load_study(study_file or BASE_STUDY, {**wanted, "name": name}, seed=definition.seed)
     given = replace(given, seed=again.seed)

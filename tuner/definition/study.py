@@ -42,7 +42,7 @@ MOST_BASELINES = 4
 """Limit for baselines; each adds an arm to every block of the confirmation."""
 FORMER_SEED = 1
 """Seed of runs that an older version began without one."""
-FORMER_CHOICES: Mapping[str, object] = MappingProxyType({"idle_cpus": HALT})
+_FORMER_CHOICES: Mapping[str, object] = MappingProxyType({"idle_cpus": HALT})
 """Choices of older studies, which had no others and so do not name them."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
@@ -219,6 +219,15 @@ def list_studies() -> tuple[StudySummary, ...]:
 def draw_seed() -> int:
     """Return a random seed for a study."""
     return secrets.randbits(32)
+
+
+def recorded_choices(definition: Mapping[str, object]) -> dict[str, object]:
+    """Return a record's definition, with the choices that older versions do not name.
+
+    Args:
+        definition: the definition in the record.
+    """
+    return {**_FORMER_CHOICES, **definition}
 
 
 def load_study(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Literal, get_args
+
+from tuner.machine.facts import CoreSplit
 
 IdleCpus = Literal["auto", "poll", "halt"]
 """By the host, polling, or as the host has it."""
@@ -27,3 +30,24 @@ def should_poll(wanted: IdleCpus, virtualisation: str) -> bool:
     if wanted == AUTO:
         return virtualisation not in UNKNOWN_OR_NONE
     return wanted == POLL
+
+
+def refusal_to_poll(
+    wanted: IdleCpus,
+    virtualisation: str,
+    cores: CoreSplit,
+    asked: Callable[[Collection[int]], str],
+) -> str | None:
+    """Return why a server's idle CPUs cannot poll; empty if they can, None if they should halt.
+
+    They halt on a core that the generator fills.
+
+    Args:
+        wanted: the user's choice.
+        virtualisation: the host's (`HostFacts.virtualisation`).
+        cores: cores of the study.
+        asked: returns why CPUs of the serving host cannot poll; empty if they can.
+    """
+    if cores.shared or not should_poll(wanted, virtualisation):
+        return None
+    return asked(cores.server)
