@@ -9,7 +9,9 @@ from tuner.judge.load_point import (
     Capacity,
     StudyLoad,
     contest_load,
+    for_slower_host,
     load_point,
+    lower,
     moved,
     other_rates,
 )
@@ -82,8 +84,9 @@ def test_a_given_rate_never_moves() -> None:
     """The user asked for it; its busy share is stated."""
     load = load_point(SATURATED, 2_000.0).probed(0.2)
     assert moved(load, SATURATED) is None
-    assert load.words(1) == "--rate, 20% of the baseline's capacity; its core is 20% busy"
-    assert load.words(4) == "--rate, 20% of the baseline's capacity; its 4 cores are 20% busy"
+    one = "--rate, 20% of the baseline's capacity; its core is 20% busy in slow seconds"
+    assert load.words(1) == one
+    assert "; its 4 cores are 20% busy in slow seconds" in load.words(4)
 
 
 def test_idle_cores_in_the_closed_loop_keep_the_rate_from_rising() -> None:
@@ -103,12 +106,34 @@ def test_a_generator_that_was_the_limit_does_not_keep_the_rate_low() -> None:
     assert following.rate_per_s == 9_000
 
 
+@pytest.mark.parametrize(("busy", "rate"), [(0.87, 5_600), (1.0, 4_900)])
+def test_a_host_that_became_slower_gets_a_lower_rate(busy: float, rate: float) -> None:
+    """At that rate its cores are as busy as wanted again; a quick probe does not raise it."""
+    slower = for_slower_host(load_point(SATURATED, None).probed(busy))
+    assert slower is not None
+    assert slower.rate_per_s == rate
+    assert slower.source.endswith("capacity, lowered because the host became slower")
+    assert moved(slower.probed(0.5), SATURATED) is None
+    assert lower(slower).source.count("lowered") == 1
+
+
+@pytest.mark.parametrize("busy", [None, 0.7, 0.8])
+def test_a_host_that_is_hardly_slower_keeps_the_rate(busy: float | None) -> None:
+    """Up to four fifths, or where the share is unknown."""
+    assert for_slower_host(load_point(SATURATED, None).probed(busy)) is None
+
+
+def test_a_given_rate_is_kept_on_a_slower_host() -> None:
+    """The user asked for it."""
+    assert for_slower_host(load_point(SATURATED, 9_000.0).probed(0.95)) is None
+
+
 def test_a_moved_rate_states_its_share_of_the_capacity() -> None:
     """The words hold both figures."""
     following = at(0.81)
     assert following is not None
     words = following.probed(0.71).words(1)
-    assert words == "60% of the baseline's capacity; its core is 71% busy"
+    assert words == "60% of the baseline's capacity; its core is 71% busy in slow seconds"
 
 
 def test_a_wanted_rate_of_a_contest_is_kept_where_every_arm_can_serve_it() -> None:
@@ -127,11 +152,9 @@ def test_a_wanted_rate_of_a_contest_is_kept_where_every_arm_can_serve_it() -> No
 
 
 def test_further_load_points_are_relative_to_the_load_point() -> None:
-    """At 60 % of the capacity with 70 % busy cores, 50 and 85 % busy cores are lower as well."""
-    found = calibration(6_000.0, 0.71)
-    assert other_rates(found) == (4_286.0, 7_286.0)
-    nearly = calibration(9_000.0, 0.69)
-    assert other_rates(nearly) == (6_429.0, 9_500.0)
+    """At 60 % of the capacity with 75 % busy cores, 50 and 85 % busy cores are lower as well."""
+    assert other_rates(calibration(6_000.0, 0.75)) == (4_000.0, 6_800.0)
+    assert other_rates(calibration(9_000.0, 0.72)) == (6_250.0, 9_500.0)
 
 
 @pytest.mark.parametrize("busy", [None, 0.2])

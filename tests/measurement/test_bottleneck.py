@@ -8,7 +8,11 @@ import pytest
 
 from tests.measurement.windows import window
 from tuner.machine.facts import CoreSplit
-from tuner.measurement.bottleneck import busy_share, generator_is_limit
+from tuner.measurement.bottleneck import (
+    busy_share,
+    busy_share_in_slow_seconds,
+    generator_is_limit,
+)
 from tuner.measurement.resources import ProcessUsage, Resources
 from tuner.measurement.window import Measurement
 
@@ -43,6 +47,15 @@ def test_the_busy_share_is_that_of_all_the_servers_cores() -> None:
     assert busy_share([], ONE) is None
 
 
+def test_a_tenth_of_the_windows_is_busier_than_the_slow_seconds() -> None:
+    """One window in eleven is above; a shared core says nothing."""
+    windows = [used(cpu_s / 10) for cpu_s in range(5, 16)]
+    assert busy_share_in_slow_seconds(windows, ONE) == pytest.approx(0.7)
+    assert busy_share_in_slow_seconds([], ONE) is None
+    shared = CoreSplit((0,), (0,), (), shared=True)
+    assert busy_share_in_slow_seconds(windows, shared) is None
+
+
 def test_the_time_of_a_core_is_what_the_host_leaves() -> None:
     """Taken away for half a second, a core is full after one and a half; the drain is no part."""
     stalls = ((-100_000_000, 100_000_000), (500_000_000, 800_000_000), (1_900_000_000, 2**40))
@@ -67,3 +80,14 @@ def test_a_backend_on_the_same_cores_counts() -> None:
 def test_a_core_that_the_generator_shares_says_nothing() -> None:
     """Its work is on the same core, and grows with the rate as well."""
     assert busy_share([used(0.8)], CoreSplit((0,), (0,), (), shared=True)) is None
+
+
+def test_the_part_of_a_backend_for_all_arms_is_as_large_as_for_one_alone() -> None:
+    """In windows that arms share, its work for each of them is unknown."""
+    same = CoreSplit((0,), (1,), (1,), shared=False)
+    alone, shared = used(0.8, BEHIND), used(0.6)
+    assert busy_share([shared], same) is None
+    assert busy_share([shared], same, [alone]) == pytest.approx(0.6 / 0.8 * 0.7)
+    assert busy_share([shared], same, [used(0.8)]) is None
+    assert busy_share([alone], same, [used(0.1, BEHIND)]) == pytest.approx(0.7)
+    assert busy_share([shared], ONE, [alone]) == pytest.approx(0.3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,7 @@ from tests.phases.rig import GetsNoisy, Notes, Rig, all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
 from tuner.generators.generator import Next, WindowPlan
 from tuner.judge.forecast import Question
+from tuner.judge.history import aa_spreads
 from tuner.judge.load_point import Capacity, load_point, lower
 from tuner.judge.overhead import overhead
 from tuner.judge.plan import Budget
@@ -40,8 +42,8 @@ def test_the_load_point_is_seventy_per_cent_of_the_baselines_capacity() -> None:
     assert found.capacity_per_s == pytest.approx(4_000, rel=0.05)
     assert found.rate_per_s == 2_800
     share, busy = found.rate_per_s / found.capacity_per_s, found.busy_share
-    assert (
-        found.rate_source == f"{share:.0%} of the baseline's capacity; its core is {busy:.0%} busy"
+    assert found.rate_source == (
+        f"{share:.0%} of the baseline's capacity; its core is {busy:.0%} busy in slow seconds"
     )
     assert share == pytest.approx(0.7, abs=0.02)
     assert {w.rate_per_s for b in blocks(made.record(), "aa") for w in b.windows} == {2_800.0}
@@ -215,7 +217,7 @@ def test_a_closed_loop_that_misleads_does_not_move_the_load(
     found = calibrate(made.bench(), made.spec).calibration
     assert found.rate_per_s == pytest.approx(rate, rel=0.04)
     assert found.busy_share == pytest.approx(share, abs=0.03)
-    assert f"; its core is {found.busy_share:.0%} busy" in found.rate_source
+    assert f"; its core is {found.busy_share:.0%} busy in slow seconds" in found.rate_source
     assert {w.rate_per_s for b in blocks(made.record(), "aa") for w in b.windows} == {
         found.rate_per_s
     }
@@ -282,6 +284,52 @@ def test_a_host_that_gets_slower_after_the_probe_is_calibrated_all_the_same(
     assert states == ["invalid"] * MOST_REPEATS + ["complete"] * ready.plan.aa_blocks
     assert ready.calibration.rate_per_s == 2_200
     assert any("trying 2,200/s" in note for note in made.progress.notes)
+
+
+@dataclass
+class GetsBusier(Notes):
+    """Progress of a host where a request takes more CPU time from each set of A/A blocks on."""
+
+    host: SimulatedHost = field(default_factory=SimulatedHost)
+    truths: deque[Truth] = field(default_factory=deque)
+    """The server's effects from each set of A/A blocks on."""
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """Implement ``Progress.phase``."""
+        super().phase(title, expected_s)
+        if "A/A" in title:
+            self.host.truth = self.truths.popleft() if self.truths else self.host.truth
+
+
+@pytest.mark.parametrize("calibrated", [calibrate, quick_calibration])
+def test_a_host_whose_slow_seconds_come_after_the_probe_gets_a_lower_rate(
+    calibrated: Callable[[Bench, StudySpec], Calibrated],
+) -> None:
+    """The baseline keeps up, but near saturation most of its p99 is the noise of the core."""
+    made = rig(truth=fills_its_core(1.0))
+    made.progress = GetsBusier(host=made.host, truths=deque([fills_its_core(1.25)]))
+    ready = calibrated(made.bench(), made.spec)
+    found = ready.calibration
+    assert found.rate_per_s == pytest.approx(2_800 * 0.7 / 0.86, rel=0.05)
+    assert found.busy_share == pytest.approx(0.7, abs=0.04)
+    assert "lowered because the host became slower" in found.rate_source
+    measured = blocks(made.record(), "aa")
+    rates = [{window.rate_per_s for window in block.windows} for block in measured]
+    assert rates == [{2_800.0}] * ready.plan.aa_blocks + [{found.rate_per_s}] * ready.plan.aa_blocks
+    spreads = aa_spreads(made.record(), ready.bench.objective)
+    assert len(spreads) == ready.plan.aa_blocks * ready.plan.aa_instances
+
+
+def test_a_lower_rate_that_the_host_spoils_is_left_again() -> None:
+    """The blocks at the higher one are valid, so the study goes on with them."""
+    made = rig(truth=fills_its_core(1.0))
+    stuck = Effect(capacity_per_s=100.0)
+    truths = deque([fills_its_core(1.25), lambda _: stuck])
+    made.progress = GetsBusier(host=made.host, truths=truths)
+    ready = calibrate(made.bench(), made.spec)
+    assert ready.calibration.rate_per_s == 2_800
+    assert any("staying at 2,800/s" in note for note in _notes(made))
+    assert len(aa_spreads(made.record(), ready.bench.objective)) > 0
 
 
 def test_a_given_rate_is_never_lowered() -> None:

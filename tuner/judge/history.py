@@ -174,9 +174,15 @@ def best_trial(trials: Sequence[TrialFigure], baseline: str) -> TrialFigure | No
 
 
 def aa_spreads(record: Record, objective: Objective) -> tuple[AASpread, ...]:
-    """Return every instance of every complete A/A block, as a ratio to its block's mean."""
+    """Return every instance of every A/A block of the calibration, as a ratio to its block's mean.
+
+    Blocks at a load point that the study left are not among them.
+    """
+    complete, calibrated = _complete(record, "aa"), record.calibration
+    if calibrated is not None and objective.mode == "open" and not objective.slo:
+        complete = [b for b in complete if b.windows[0].rate_per_s == calibrated.rate_per_s]
     result = []
-    for block in _complete(record, "aa"):
+    for block in complete:
         means = {
             instance.instance: objective.arm_ln(counted_windows(block, instance.instance))
             for instance in block.instances

@@ -1,11 +1,12 @@
-"""The load point: the rate at which the server's cores are busy for 70 % of the time.
+"""The load point: where the server's cores are 70 % busy in the host's slow seconds.
 
 A share of the closed-loop capacity alone is another load on every machine. A saturated server
 takes many requests at a time and spends less on each, so it is busier at 70 % of its rate; and a
 rate that the generator, or the worst of several windows, limited is not what the server can do.
 p99 follows the busy share of the cores: for M/M/1 it is proportional to 1/(1 - ρ) (Kleinrock,
 Queueing Systems 1, 3.2). Therefore the first rate is a share of the capacity, and the CPU time seen
-there in an open loop moves it.
+there in an open loop moves it. Slow seconds count, because near saturation p99 is mostly noise: for
+M/M/1 a core that is 1 % slower makes it 3.3 % longer at ρ = 0.7, and 10 % at ρ = 0.9.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from tuner.errors import InstrumentError
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.bottleneck import busy_share, generator_is_limit, is_saturated
 from tuner.measurement.window import Measurement
-from tuner.record.model import Calibration
+from tuner.record.model import Calibration, Record
 
 LOAD_SHARE = 0.7
 """Busy share of the server's cores at the load point: busy, but not near saturation. Where their
 CPU time is unknown or does not limit the server, the share of the closed-loop capacity."""
 OTHER_LOAD_SHARES = (0.5, 0.85)
 """Further load points in the report, because p99 rises steeply near saturation."""
+BUSIEST = 0.8
+"""Busy share above which busy cycles hardly ever end, and p99 is mostly the noise of the core."""
 MOST_MOVES = 2
 """Most rates that are tried after the first one."""
 _NEAR = 0.03
@@ -41,7 +44,8 @@ _LOWER = 0.8
 """Next rate, as a share of one that the baseline cannot hold."""
 _OF_BASELINE = "{share} of the baseline's capacity"
 _OF_WEAKEST = "{share} of what the weakest arm can do here"
-_LOWERED = ", lowered because the baseline did not keep up there"
+_OVERLOADED = ", lowered because the baseline did not keep up there"
+_SLOWER = ", lowered because the host became slower"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class StudyLoad:
     highest_per_s: float = math.inf
     """Limit for further moves."""
     busy_share: float | None = None
-    """Busy share of the server's cores there; None if unknown."""
+    """Busy share of the server's cores there, in slow seconds; None if unknown."""
     seen: tuple[tuple[float, float], ...] = ()
     """Probed rates with their busy shares."""
 
@@ -109,7 +113,9 @@ class StudyLoad:
         return replace(self, busy_share=busy, seen=seen)
 
     def words(self, cores: int) -> str:
-        """Return source and busy share: ``61% of the baseline's capacity; its core is 70% busy``.
+        """Return source and busy share, as in a report.
+
+        ``61% of the baseline's capacity; its core is 70% busy in slow seconds``
 
         Args:
             cores: number of the server's cores.
@@ -117,7 +123,15 @@ class StudyLoad:
         if self.busy_share is None:
             return self.source
         they = "its core is" if cores == 1 else f"its {cores} cores are"
-        return f"{self.source}; {they} {self.busy_share:.0%} busy"
+        return f"{self.source}; {they} {self.busy_share:.0%} busy in slow seconds"
+
+
+def move_words(load: StudyLoad, following: StudyLoad) -> str:
+    """Return why a study tries another load."""
+    return (
+        f"at {load.rate_per_s:,.0f}/s the server's cores are {load.busy_share:.0%} busy in slow"
+        f" seconds; trying {following.rate_per_s:,.0f}/s"
+    )
 
 
 def load_point(capacity: Capacity, rate_per_s: float | None) -> StudyLoad:
@@ -183,20 +197,43 @@ def moved(load: StudyLoad, capacity: Capacity) -> StudyLoad | None:
 
 def lower(load: StudyLoad) -> StudyLoad:
     """Return the next lower load, if the baseline cannot hold this one in an open loop."""
-    rate = two_digits(_LOWER * load.rate_per_s)
-    rule = load.rule.removesuffix(_LOWERED) + _LOWERED
+    return _lowered(load, _LOWER, _OVERLOADED)
+
+
+def for_slower_host(load: StudyLoad) -> StudyLoad | None:
+    """Return a lower load if the cores are too busy at this one; None if they are not.
+
+    Args:
+        load: a load with the busy share of its A/A blocks.
+    """
+    busy = load.busy_share
+    if load.given or busy is None or busy <= BUSIEST:
+        return None
+    return _lowered(load, LOAD_SHARE / busy, _SLOWER)
+
+
+def _lowered(load: StudyLoad, part: float, reason: str) -> StudyLoad:
+    """Return a load at a part of the rate, from which it does not rise, and the reason for it."""
+    rate = two_digits(part * load.rate_per_s)
+    rule = load.rule.removesuffix(_OVERLOADED).removesuffix(_SLOWER) + reason
     return StudyLoad(rate, rule, load.capacity_per_s, highest_per_s=rate)
+
+
+def windows_alone(record: Record) -> list[Measurement]:
+    """Return the windows in an open loop in which the baseline of a study ran alone."""
+    found = [w for block in record.blocks if block.phase == "capacity" for w in block.windows]
+    return [window for window in found if window.mode == "open"]
 
 
 def other_rates(known: Calibration) -> tuple[float, ...]:
     """Return the rates of the further load points.
 
-    They are relative to the load point if the server's cores are as busy there as wanted, and
-    shares of the capacity otherwise, as with a rate of the user's.
+    They are relative to the load point if the server's cores are about as busy there as wanted,
+    and shares of the capacity otherwise, as with a rate of the user's.
     """
-    whole = known.capacity_per_s
-    if known.busy_share is not None and abs(known.busy_share - LOAD_SHARE) <= 2 * _NEAR:
-        whole = known.rate_per_s / LOAD_SHARE
+    whole, busy = known.capacity_per_s, known.busy_share
+    if busy is not None and LOAD_SHARE - 2 * _NEAR <= busy <= BUSIEST:
+        whole = known.rate_per_s / busy
     most = _HIGHEST_OTHER_SHARE * known.capacity_per_s
     return tuple(float(round(min(share * whole, most))) for share in OTHER_LOAD_SHARES)
 

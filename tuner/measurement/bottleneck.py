@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
+
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.gates import STARVED_SHARE
 from tuner.measurement.stalls import Span, within
@@ -14,6 +16,8 @@ _BUSY = 0.95
 """Busy share of the generator's CPUs from which it counts as saturated."""
 _SATURATED = 0.9
 """Share of the server's CPUs from which the server counts as saturated."""
+_SLOW = 0.9
+"""Quantile of windows by their busy share that stands for the host's slow seconds."""
 
 
 def is_starved(window: Measurement) -> bool:
@@ -21,32 +25,84 @@ def is_starved(window: Measurement) -> bool:
     return not window.valid and window.generator_busy_share > STARVED_SHARE
 
 
-def busy_share(windows: Sequence[Measurement], cores: CoreSplit) -> float | None:
+def busy_share(
+    windows: Sequence[Measurement], cores: CoreSplit, alone: Sequence[Measurement] = ()
+) -> float | None:
     """Return the share of their time in which the server's cores were busy; None if unknown.
 
     It is the median over windows of one arm, each of its own. The CPU time is that of the server
     and of a backend that shares its cores. Their time is what the host leaves them: a core that a
     hypervisor takes away for a quarter of the time is full after three quarters, and requests wait
     as long as on a core that is always there. On a core that the generator shares it says nothing.
+
+    Args:
+        windows: windows of one arm.
+        cores: cores of the study.
+        alone: windows in which this arm had the backend to itself. In windows that arms share, the
+            backend serves all of them; there its time is taken to be in proportion to the server's,
+            as in these.
     """
-    if cores.shared or not cores.server:
-        return None
-    known = [busy for window in windows if (busy := _busy(window, cores)) is not None]
+    known = _busy_shares(windows, cores, alone)
     return statistics.median(known) if known else None
 
 
-def _busy(window: Measurement, cores: CoreSplit) -> float | None:
-    """Return the busy share in one window; None if unknown."""
+def busy_share_in_slow_seconds(
+    windows: Sequence[Measurement], cores: CoreSplit, alone: Sequence[Measurement] = ()
+) -> float | None:
+    """Return the busy share that a tenth of the windows exceed; None if unknown.
+
+    The speed of a shared core changes by the second, and with it the CPU time of a request. See
+    ``busy_share`` for the arguments.
+    """
+    known = _busy_shares(windows, cores, alone)
+    return float(np.quantile(known, _SLOW)) if known else None
+
+
+def _busy_shares(
+    windows: Sequence[Measurement], cores: CoreSplit, alone: Sequence[Measurement]
+) -> list[float]:
+    """Return the known busy shares of windows."""
+    if cores.shared or not cores.server:
+        return []
+    relative = _backend_relative(alone) if cores.backend_shares else 0.0
+    found = (_busy(window, cores, relative) for window in windows)
+    return [busy for busy in found if busy is not None]
+
+
+def _busy(window: Measurement, cores: CoreSplit, backend_relative: float | None) -> float | None:
+    """Return the busy share in one window; None if unknown.
+
+    Args:
+        window: the window.
+        cores: cores of the study.
+        backend_relative: CPU time of the backend relative to the server's, for windows that do not
+            have it; None: unknown.
+    """
     left_s = len(cores.server) * window.duration_s - _stalled_s(window)
     if window.server_cpu_s is None or not left_s > 0:
         return None
-    used_s = window.server_cpu_s
-    if cores.backend_shares:
-        seen = window.resources
-        if seen is None or seen.backend is None or not seen.loaded_s > 0:
-            return None
-        used_s += seen.backend.cpu_s / seen.loaded_s * window.duration_s
-    return min(1.0, used_s / left_s)
+    behind_s = _backend_s(window) if cores.backend_shares else 0.0
+    if behind_s is None and backend_relative is not None:
+        behind_s = backend_relative * window.server_cpu_s
+    return None if behind_s is None else min(1.0, (window.server_cpu_s + behind_s) / left_s)
+
+
+def _backend_s(window: Measurement) -> float | None:
+    """Return the CPU time of the backend in one window; None if unknown."""
+    seen = window.resources
+    if seen is None or seen.backend is None or not seen.loaded_s > 0:
+        return None
+    return seen.backend.cpu_s / seen.loaded_s * window.duration_s
+
+
+def _backend_relative(alone: Sequence[Measurement]) -> float | None:
+    """Return the backend's CPU time relative to the server's, the median over windows."""
+    known = [
+        behind_s / window.server_cpu_s
+        for window in alone
+        if window.server_cpu_s and (behind_s := _backend_s(window)) is not None
+    ]
+    return statistics.median(known) if known else None
 
 
 def _stalled_s(window: Measurement) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tuner.errors import HostError
 from tuner.goals.metric import Metric
 from tuner.judge.contest import ContestPlan, block_cost_s
-from tuner.judge.load_point import Capacity, contest_load, load_point
+from tuner.judge.load_point import BUSIEST, Capacity, contest_load, load_point
 from tuner.judge.plan import (
     BlockPlan,
     Sampling,
@@ -41,8 +41,6 @@ CAPACITY = BlockPlan(rounds=3, window_s=0.5, first_warmup_s=0.4, warmup_s=0.1)
 
 
 _P99 = Metric("p99")
-_BUSIEST = 0.8
-"""Busy share of the weakest arm's cores above which its busy cycles hardly ever end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +145,14 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
         plan = _quick(bench, known.rate_per_s, spec, sampling)
         return Calibrated(gated(bench, plan, sampling.level), known, plan, 0)
     capacity = measure_capacity(replace(bench, gates=SATURATION_GATES), bench.baseline)
-    sampling, plan, blocks, load = measure_aa(
+    aa = measure_aa(
         bench,
         lambda rate_per_s, sampling: _quick(bench, rate_per_s, spec, sampling),
         load_point(capacity, spec.rate_per_s),
         capacity,
     )
-    found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
-    return Calibrated(gated(bench, plan, sampling.level), found, plan, 0)
+    found = keep_calibration(bench, spec, capacity, aa)
+    return Calibrated(gated(bench, aa.plan, aa.sampling.level), found, aa.plan, 0)
 
 
 def _quick(bench: Bench, rate_per_s: float, spec: StudySpec, sampling: Sampling) -> StudyPlan:
@@ -188,7 +186,7 @@ def probe_contest(
         return ContestLoad(load.rate_per_s, source=load.source)
     words = load.words(len(bench.store.record().cores.server))
     alone = ContestLoad(load.rate_per_s, source=words, busy_share=load.busy_share)
-    if load.busy_share is not None and load.busy_share > _BUSIEST:
+    if load.busy_share is not None and load.busy_share > BUSIEST:
         return alone
     return replace(alone, slice_ms=found.slice_ms, level=found.level)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tuner.judge.load_point import Capacity, StudyLoad, load_point
 from tuner.judge.plan import ASSUMED, Sampling, StudyPlan, plan_blocks
 from tuner.judge.scoring import BASELINE
-from tuner.measurement.bottleneck import busy_share
+from tuner.measurement.bottleneck import busy_share, busy_share_in_slow_seconds
 from tuner.measurement.gates import Gates
 from tuner.measurement.window import Measurement, RawWindow
 from tuner.phases.bench import Bench
@@ -65,9 +65,9 @@ def measure_one(bench: Bench, spec: StudySpec) -> Measured:
             break
         sampling = again
     bench.store.set_ended()
-    busy = busy_share(windows, bench.store.record().cores)
-    load = load.probed(busy)
-    return Measured(capacity, load.rate_per_s, load.words(spec.server_cores), busy, windows)
+    cores = bench.store.record().cores
+    words = load.probed(busy_share_in_slow_seconds(windows, cores)).words(spec.server_cores)
+    return Measured(capacity, load.rate_per_s, words, busy_share(windows, cores), windows)
 
 
 def _block(bench: Bench, plan: StudyPlan, rate_per_s: float, index: int) -> BlockSpec:

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tuner.judge.load_point import MOST_MOVES, Capacity, StudyLoad, moved
+from tuner.judge.load_point import MOST_MOVES, Capacity, StudyLoad, move_words, moved
 from tuner.judge.plan import ASSUMED, BlockPlan, Sampling
 from tuner.judge.scoring import BASELINE
-from tuner.measurement.bottleneck import busy_share
+from tuner.measurement.bottleneck import busy_share_in_slow_seconds
 from tuner.measurement.cycles import effective_size
 from tuner.measurement.stall_free import weights_of
 from tuner.measurement.stalls import StallRule
@@ -84,10 +84,7 @@ def settle(
         following = moved(load, capacity)
         if following is None:
             break
-        bench.progress.note(
-            f"at {load.rate_per_s:,.0f}/s the server's cores are {load.busy_share:.0%} busy;"
-            f" trying {following.rate_per_s:,.0f}/s"
-        )
+        bench.progress.note(move_words(load, following))
         try:
             sampling, busy = _probe(bench, configuration, following.rate_per_s)
         except OverloadedError as error:
@@ -100,7 +97,7 @@ def settle(
 def _probe(
     bench: Bench, configuration: Configuration, rate_per_s: float
 ) -> tuple[Sampling, float | None]:
-    """Measure a configuration by itself; return its sampling and the busy share of its cores.
+    """Measure a configuration by itself; return its sampling and how busy its cores are.
 
     Raises:
         OverloadedError: it does not keep up with the rate.
@@ -123,7 +120,7 @@ def _probe(
     if _overloaded(block.windows):
         raise OverloadedError(next("; ".join(w.invalid) for w in block.windows if w.bad))
     found = sampling(seen, bench.rule, rate_per_s, slices=_can(bench))
-    return found, busy_share(block.windows, bench.store.record().cores)
+    return found, busy_share_in_slow_seconds(block.windows, bench.store.record().cores)
 
 
 def _overloaded(windows: Sequence[Measurement]) -> bool:

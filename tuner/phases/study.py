@@ -10,9 +10,18 @@ from tuner.errors import HostError
 from tuner.judge.ablation_plan import reserved_s
 from tuner.judge.confirmation import tally_of
 from tuner.judge.forecast import Question, Times, claim_words
-from tuner.judge.load_point import Capacity, StudyLoad, load_point, lower
+from tuner.judge.load_point import (
+    Capacity,
+    StudyLoad,
+    for_slower_host,
+    load_point,
+    lower,
+    move_words,
+    windows_alone,
+)
 from tuner.judge.overhead import overhead
 from tuner.judge.plan import ASSUMED, FIXED, Budget, Design, Sampling, StudyPlan
+from tuner.measurement.bottleneck import busy_share_in_slow_seconds
 from tuner.measurement.gates import Gates
 from tuner.measurement.stalls import SPANS
 from tuner.measurement.window import RawWindow
@@ -65,6 +74,16 @@ class StudySpec:
     """True to ablate a winner within the study's time, if it fits (``tuner.phases.ablate``)."""
     sampler: SamplerChoice | None = None
     """Sampler that makes the search's proposals; None for tuner's own search."""
+
+
+@dataclass(frozen=True, slots=True)
+class AABlocks:
+    """Valid A/A blocks, and the sampling, plan and load point with which they were valid."""
+
+    sampling: Sampling
+    plan: StudyPlan
+    blocks: list[Block]
+    load: StudyLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +235,13 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
         plan = _planned(bench, load.rate_per_s, spec, ASSUMED)
         ready = gated(bench, plan)
         load = limit_point(ready, bench.baseline, bench.goals.seek, load, plan)
-    sampling, plan, blocks, load = measure_aa(
+    aa = measure_aa(
         bench,
         lambda rate_per_s, sampling: _planned(bench, rate_per_s, spec, sampling),
         load,
         capacity,
     )
-    found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan, sampling=sampling)
-    return _calibrated(bench, found, plan, spec)
+    return _calibrated(bench, keep_calibration(bench, spec, capacity, aa), aa.plan, spec)
 
 
 def measure_aa(
@@ -231,10 +249,8 @@ def measure_aa(
     planned: Callable[[float, Sampling], StudyPlan],
     load: StudyLoad,
     capacity: Capacity,
-) -> tuple[Sampling, StudyPlan, list[Block], StudyLoad]:
-    """Measure A/A blocks, again if the baseline does not keep up or too few requests count.
-
-    They are then measured at a lower load point, or in windows that their own sampling asks for.
+) -> AABlocks:
+    """Measure A/A blocks, again at a lower load point if the host's slow seconds fill the cores.
 
     Args:
         bench: bench of the study.
@@ -242,8 +258,30 @@ def measure_aa(
         load: first load point.
         capacity: closed-loop capacity of the baseline.
 
-    Returns:
-        The sampling, plan, blocks and load point with which the blocks were valid.
+    Raises:
+        HostError: they were valid at no tried load point.
+    """
+    found = _valid_aa(bench, planned, load, capacity)
+    slower = for_slower_host(found.load)
+    if slower is None:
+        return found
+    bench.progress.note(move_words(found.load, slower))
+    try:
+        return _valid_aa(bench, planned, slower, capacity)
+    except HostError as error:
+        bench.progress.note(f"{error}; staying at {found.load.rate_per_s:,.0f}/s")
+        return found
+
+
+def _valid_aa(
+    bench: Bench,
+    planned: Callable[[float, Sampling], StudyPlan],
+    load: StudyLoad,
+    capacity: Capacity,
+) -> AABlocks:
+    """Measure A/A blocks, again if the baseline does not keep up or too few requests count.
+
+    They are then measured at a lower load point, or in windows that their own sampling asks for.
 
     Raises:
         HostError: they were valid at no tried load point.
@@ -271,8 +309,18 @@ def measure_aa(
                 raise
             sampling = again
         else:
-            return sampling, plan, blocks, load
+            return AABlocks(sampling, plan, blocks, _as_measured(bench, load, blocks))
     raise AssertionError("the last attempt returns or raises")
+
+
+def _as_measured(bench: Bench, load: StudyLoad, blocks: Sequence[Block]) -> StudyLoad:
+    """Return the load with the busy share of A/A blocks, which last longer than the probe."""
+    if bench.goals.mode == "closed" or bench.goals.seek:
+        return load
+    record = bench.store.record()
+    windows = [window for block in blocks for window in block.windows]
+    busy = busy_share_in_slow_seconds(windows, record.cores, windows_alone(record))
+    return load.probed(busy)
 
 
 def probe_load(bench: Bench, load: StudyLoad, capacity: Capacity) -> tuple[Sampling, StudyLoad]:
@@ -307,32 +355,25 @@ def _words(sampling: Sampling) -> str:
 
 
 def keep_calibration(
-    bench: Bench,
-    spec: StudySpec,
-    blocks: Sequence[Block],
-    capacity: Capacity,
-    load: StudyLoad,
-    *,
-    plan: StudyPlan,
-    sampling: Sampling,
+    bench: Bench, spec: StudySpec, capacity: Capacity, aa: AABlocks
 ) -> Calibration:
     """Evaluate the A/A blocks, and store the calibration in the record."""
     found = calibration(
         bench,
-        blocks,
+        aa.blocks,
         capacity,
-        load,
+        aa.load,
         cores=spec.server_cores,
         effect=spec.effect,
         budget=Budget(spec.time_s, spec.search),
-        plan=plan,
+        plan=aa.plan,
         design=spec.design,
     )
     found = replace(
         found,
-        effective_share=sampling.effective_share,
-        slice_ms=sampling.slice_ms,
-        level=sampling.level,
+        effective_share=aa.sampling.effective_share,
+        slice_ms=aa.sampling.slice_ms,
+        level=aa.sampling.level,
     )
     bench.store.set_calibration(found)
     return found

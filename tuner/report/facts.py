@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tuner.definition.sampler_names import AUTO
+from tuner.judge.load_point import windows_alone
 from tuner.judge.results import StudyResult
 from tuner.judge.support import LEAST_STARTS
 from tuner.machine.facts import ServerFacts
@@ -279,8 +280,8 @@ def scope(study: StudyResult) -> str:
     record, parts = study.record, []
     if study.objective.mode == "open" and not study.objective.slo:
         parts.append(f"at {figure(calibration.rate_per_s, '/s')} ({calibration.rate_source})")
-    # Otherwise the source of the rate has it.
-    busy = busy_share(windows, record.cores) if calibration.busy_share is None else None
+    # The source of the rate has the share that calibration saw, often minutes before.
+    busy = busy_share(windows, record.cores, windows_alone(record))
     if busy is not None:
         parts.append(f"with the baseline's cores {figure(busy, 'share')} busy")
     parts.append(f"for {record.server.words} on {record.host.hostname}")
