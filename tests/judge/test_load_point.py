@@ -84,9 +84,9 @@ def test_a_given_rate_never_moves() -> None:
     """The user asked for it; its busy share is stated."""
     load = load_point(SATURATED, 2_000.0).probed(0.2)
     assert moved(load, SATURATED) is None
-    one = "--rate, 20% of the baseline's capacity; its core is 20% busy in slow seconds"
-    assert load.words(1) == one
-    assert "; its 4 cores are 20% busy in slow seconds" in load.words(4)
+    share = "--rate, 20% of the baseline's capacity"
+    assert load.words(1) == f"{share}; its core is 20% busy in slow seconds"
+    assert load.words(4) == f"{share}; its 4 cores are 20% busy in slow seconds"
 
 
 def test_idle_cores_in_the_closed_loop_keep_the_rate_from_rising() -> None:

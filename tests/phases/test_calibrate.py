@@ -260,16 +260,18 @@ def test_a_host_that_gets_noisy_after_the_probe_is_calibrated_all_the_same() -> 
 
 
 @dataclass
-class GetsSlower(Notes):
-    """Progress of a host where the server is slower from its A/A blocks on."""
+class ChangesAtAA(Notes):
+    """Progress of a host where the server changes with each set of A/A blocks."""
 
     host: SimulatedHost = field(default_factory=SimulatedHost)
+    truths: deque[Truth] = field(default_factory=deque)
+    """The server's effects from each set of A/A blocks on; the last one stays."""
 
     def phase(self, title: str, expected_s: float) -> None:
         """Implement ``Progress.phase``."""
         super().phase(title, expected_s)
-        if "A/A" in title:
-            self.host.truth = lambda _: Effect(capacity_per_s=2_500.0)
+        if "A/A" in title and self.truths:
+            self.host.truth = self.truths.popleft()
 
 
 @pytest.mark.parametrize("calibrated", [calibrate, quick_calibration])
@@ -278,27 +280,13 @@ def test_a_host_that_gets_slower_after_the_probe_is_calibrated_all_the_same(
 ) -> None:
     """A study and a search for a contest try a lower load point."""
     made = rig(truth=lambda _: Effect(capacity_per_s=4_000.0))
-    made.progress = GetsSlower(host=made.host)
+    slower = Effect(capacity_per_s=2_500.0)
+    made.progress = ChangesAtAA(host=made.host, truths=deque([lambda _: slower]))
     ready = calibrated(made.bench(), made.spec)
     states = [block.state for block in blocks(made.record(), "aa")]
     assert states == ["invalid"] * MOST_REPEATS + ["complete"] * ready.plan.aa_blocks
     assert ready.calibration.rate_per_s == 2_200
     assert any("trying 2,200/s" in note for note in made.progress.notes)
-
-
-@dataclass
-class GetsBusier(Notes):
-    """Progress of a host where a request takes more CPU time from each set of A/A blocks on."""
-
-    host: SimulatedHost = field(default_factory=SimulatedHost)
-    truths: deque[Truth] = field(default_factory=deque)
-    """The server's effects from each set of A/A blocks on."""
-
-    def phase(self, title: str, expected_s: float) -> None:
-        """Implement ``Progress.phase``."""
-        super().phase(title, expected_s)
-        if "A/A" in title:
-            self.host.truth = self.truths.popleft() if self.truths else self.host.truth
 
 
 @pytest.mark.parametrize("calibrated", [calibrate, quick_calibration])
@@ -307,7 +295,7 @@ def test_a_host_whose_slow_seconds_come_after_the_probe_gets_a_lower_rate(
 ) -> None:
     """The baseline keeps up, but near saturation most of its p99 is the noise of the core."""
     made = rig(truth=fills_its_core(1.0))
-    made.progress = GetsBusier(host=made.host, truths=deque([fills_its_core(1.25)]))
+    made.progress = ChangesAtAA(host=made.host, truths=deque([fills_its_core(1.25)]))
     ready = calibrated(made.bench(), made.spec)
     found = ready.calibration
     assert found.rate_per_s == pytest.approx(2_800 * 0.7 / 0.86, rel=0.05)
@@ -321,11 +309,11 @@ def test_a_host_whose_slow_seconds_come_after_the_probe_gets_a_lower_rate(
 
 
 def test_a_lower_rate_that_the_host_spoils_is_left_again() -> None:
-    """The blocks at the higher one are valid, so the study goes on with them."""
+    """The A/A blocks at the higher rate are valid, and the study continues with them."""
     made = rig(truth=fills_its_core(1.0))
     stuck = Effect(capacity_per_s=100.0)
     truths = deque([fills_its_core(1.25), lambda _: stuck])
-    made.progress = GetsBusier(host=made.host, truths=truths)
+    made.progress = ChangesAtAA(host=made.host, truths=truths)
     ready = calibrate(made.bench(), made.spec)
     assert ready.calibration.rate_per_s == 2_800
     assert any("staying at 2,800/s" in note for note in _notes(made))

@@ -417,10 +417,11 @@ def test_the_scope_states_how_busy_the_cores_were_in_these_blocks(record: Record
     """Calibration saw them minutes before, maybe on a faster host."""
     original = record()
     assert original.calibration is not None
+    assert "with the baseline's cores" in scope(evaluate(original))
     source = "61% of the baseline's capacity; its 2 cores are 71% busy in slow seconds"
     known = replace(original.calibration, rate_source=source, busy_share=0.71)
     words = scope(evaluate(replace(original, calibration=known)))
-    assert f"/s ({source}), with the baseline's cores 29.5 % busy" in words
+    assert f"/s ({source}), with the baseline's cores 29.5 % busy, for " in words
 
 
 def test_connections_that_carry_more_than_any_client_sends_are_named(record: Records) -> None:

@@ -88,6 +88,11 @@ class Goals:
         return next((o.slo for o in self.objectives if o.slo), None)
 
     @property
+    def at_one_rate(self) -> bool:
+        """True if all windows have one offered rate."""
+        return all(o.at_one_rate for o in self.objectives)
+
+    @property
     def samples_needed(self) -> int:
         """Requests that a window needs for the highest percentile of all goals."""
         needed = [o.samples_needed for o in self.objectives]

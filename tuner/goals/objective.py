@@ -88,6 +88,11 @@ class Objective:
         return "closed" if self.name == "throughput" else "open"
 
     @property
+    def at_one_rate(self) -> bool:
+        """True if all windows have one offered rate: a closed loop has none, a capacity many."""
+        return self.mode == "open" and not self.slo
+
+    @property
     def unit(self) -> str:
         """Unit of the figure."""
         return "requests/s" if self.slo else Metric(self.name).unit

@@ -179,7 +179,7 @@ def aa_spreads(record: Record, objective: Objective) -> tuple[AASpread, ...]:
     Blocks at a load point that the study left are not among them.
     """
     complete, calibrated = _complete(record, "aa"), record.calibration
-    if calibrated is not None and objective.mode == "open" and not objective.slo:
+    if calibrated is not None and objective.at_one_rate:
         complete = [b for b in complete if b.windows[0].rate_per_s == calibrated.rate_per_s]
     result = []
     for block in complete:

@@ -43,7 +43,7 @@ def measure_one(bench: Bench, spec: StudySpec) -> Measured:
     capacity = measure_capacity(saturated, bench.baseline)
     load = load_point(capacity, spec.rate_per_s)
     sampling = ASSUMED
-    if bench.goals.mode == "open" and not bench.goals.seek:
+    if bench.goals.at_one_rate:
         sampling, load = probe_load(bench, load, capacity)
     if bench.goals.seek:
         plan = _planned(bench, spec, load, ASSUMED)

@@ -74,7 +74,7 @@ def settle(
         OverloadedError: it does not keep up with the first load.
         HostError, InstrumentError: it could not be measured.
     """
-    if bench.goals.mode == "closed" or bench.goals.seek:
+    if not bench.goals.at_one_rate:
         # A closed loop is sliced by time alone; a search for a rate has windows at many rates.
         sliced = _can(bench) and not bench.goals.seek
         return Sampling(1.0, _closed_slice_ms(bench, capacity) if sliced else 0.0), load

@@ -315,7 +315,7 @@ def _valid_aa(
 
 def _as_measured(bench: Bench, load: StudyLoad, blocks: Sequence[Block]) -> StudyLoad:
     """Return the load with the busy share of A/A blocks, which last longer than the probe."""
-    if bench.goals.mode == "closed" or bench.goals.seek:
+    if not bench.goals.at_one_rate:
         return load
     record = bench.store.record()
     windows = [window for block in blocks for window in block.windows]

@@ -278,7 +278,7 @@ def scope(study: StudyResult) -> str:
     if calibration is None or not windows:
         return ""
     record, parts = study.record, []
-    if study.objective.mode == "open" and not study.objective.slo:
+    if study.objective.at_one_rate:
         parts.append(f"at {figure(calibration.rate_per_s, '/s')} ({calibration.rate_source})")
     # The source of the rate has the share that calibration saw, often minutes before.
     busy = busy_share(windows, record.cores, windows_alone(record))
