@@ -38,6 +38,9 @@ _COMMENT = re.compile(r"\s+# .*")
 _ENDS = re.compile(r"\s(?:\||&&|>|;)\s.*|,? …")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```", re.DOTALL)
+_REPORTED = re.compile(r"(?<!!)\[([^\]]*\d[^\]]*)\]\(([^)\s]+/report\.md)\)")
+"""A link with a figure to a kept report, as its text and its address."""
+_FIGURE = re.compile(r"\d(?:[\d,.]*\d)?")
 
 
 def _name(page: Path) -> str:
@@ -75,6 +78,19 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in _anchors(target)):
             wrong.append(link)
     assert wrong == []
+
+
+def test_a_figure_that_links_a_report_stands_in_it() -> None:
+    """So the pages follow when a result is measured anew."""
+    linked = [(page, *match) for page in PAGES for match in _REPORTED.findall(_text(page))]
+    assert linked
+    missing = [
+        f"{_name(page)}: {figure}"
+        for page, text, link in linked
+        for figure in _FIGURE.findall(text)
+        if figure not in _FIGURE.findall(_text(_target(page, link)))
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
@@ -184,6 +200,10 @@ def _takes_a_value(command: click.Command, word: str) -> bool:
         isinstance(parameter, click.Option) and word in parameter.opts and not parameter.is_flag
         for parameter in command.params
     )
+
+
+def _text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
 
 
 def _links(page: Path) -> Iterator[str]:
