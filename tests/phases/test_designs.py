@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,19 @@ from tuner.judge.results import evaluate
 from tuner.phases.study import calibrate, confirm
 from tuner.record.model import Record
 from tuner.report.markdown import render_markdown
+from tuner.stats.sequential import LEAST_WATCHED, Look
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Faults
 from tuner.testing.simulate import Noise
 
 SEQUENTIAL = Design(sequential=True)
-NOISY = Noise(ar_sd=0.02, restart_sd=0.04)
+NOISY = Noise(ar_sd=0.02, restart_sd=0.02)
+
+
+def watched(**changes: Any) -> Rig:
+    """Return a study that is long enough for looks before its last block."""
+    long: dict[str, Any] = {"design": SEQUENTIAL, "noise": NOISY, "effect": 0.04, "time_s": 1_200.0}
+    return rig(objective="p50", **(long | changes))
 
 
 def confirmed(made: Rig) -> Record:
@@ -29,39 +37,76 @@ def confirmed(made: Rig) -> Record:
     return made.record()
 
 
-def test_a_large_gain_stops_the_always_valid_confirmation_early() -> None:
-    """A safe claim ends the confirmation at its first block, and the report finds the same one."""
-    made = rig(objective="p50", design=SEQUENTIAL, noise=NOISY, effect=0.03, time_s=600.0)
+def test_a_large_gain_stops_a_sequential_confirmation_early() -> None:
+    """A safe and precise claim ends it at its first block, and the report finds the same one."""
+    made = watched()
     record = confirmed(made)
     protocol = record.protocol
     assert protocol is not None
-    assert protocol.sequential_rho is not None
+    assert protocol.looks_level == pytest.approx(0.01)
+    assert protocol.precision == 0.05
     done = len(blocks(record, "confirm", "complete"))
-    assert 6 <= done < protocol.blocks
+    assert 9 <= done < protocol.blocks
     study = evaluate(record)
     assert study.status == "confirmed"
     assert study.verdict is not None
     assert study.verdict.kind is VerdictKind.BETTER
-    assert study.verdict.estimate.always_valid
+    assert study.verdict.estimate.p_kind == "always-valid"
     assert study.verdict.estimate.n == done == len(study.looks)
     assert study.looks[-1].high == study.verdict.estimate.high < protocol.band.low
     assert study.figures[0].change == study.verdict.estimate, "one interval, wherever it is shown"
-    assert study.looks[-2].high >= protocol.band.low, "one block earlier it was not safe"
-    assert any("the claim is safe after" in note for note in made.progress.notes)
+    assert width(study.looks[-1]) <= 1.05**2
+    assert study.looks[-2].high < protocol.band.low, "one block earlier it was safe"
+    assert width(study.looks[-2]) > 1.05**2, "but not precise"
+    assert any("the claim is safe and precise after" in note for note in made.progress.notes)
+
+
+def width(look: Look) -> float:
+    """Return the ratio of the ends of a look's interval."""
+    return look.high / look.low
 
 
 def test_the_report_says_that_the_protocol_was_sequential() -> None:
     """With the most blocks, the e-values on the way, and a p that is not called exact."""
-    study = evaluate(confirmed(rig(objective="p50", design=SEQUENTIAL)))
+    study = evaluate(confirmed(watched()))
     text = render_markdown(study)
     assert "sequential: at most" in text
-    assert "always-valid 95 % interval" in text
+    assert "an always-valid look after each at 1% until a claim is safe" in text
+    assert "an e-value of 100 rejects “no difference”, whenever it is reached)" in text
     assert "always-valid p" in study.sentence
+
+
+def test_the_last_block_of_a_sequential_confirmation_has_the_exact_test() -> None:
+    """Where no look is safe and precise, it decides, and the report says so."""
+    study = evaluate(confirmed(watched(noise=replace(NOISY, restart_sd=0.05))))
+    protocol = study.record.protocol
+    assert protocol is not None
+    assert study.verdict is not None
+    assert study.verdict.kind is VerdictKind.BETTER
+    assert study.verdict.estimate.n == protocol.blocks
+    assert "look-adjusted p" in study.sentence
+    assert width(study.looks[-1]) < width(study.looks[-2])
+    assert "; the last interval is that of the exact test" in render_markdown(study)
+
+
+def test_a_short_confirmation_is_not_watched() -> None:
+    """Looks could not end it much earlier: its blocks are fixed, and its test is exact."""
+    made = rig(objective="p50", design=SEQUENTIAL)
+    ready = calibrate(made.bench(), made.spec)
+    assert ready.confirm_blocks < LEAST_WATCHED
+    confirm(ready, HAND)
+    study = evaluate(made.record())
+    assert study.record.protocol is not None
+    assert study.record.protocol.stakes is None
+    assert study.verdict is not None
+    assert study.verdict.estimate.n == ready.confirm_blocks
+    assert "exact p" in study.sentence
+    assert study.looks == ()
 
 
 def test_where_nothing_is_shown_it_runs_to_its_most_blocks() -> None:
     """Inconclusive at the end, not before."""
-    made = rig(objective="p50", truth=all_the_same, design=SEQUENTIAL, noise=Noise(restart_sd=0.2))
+    made = watched(truth=all_the_same, noise=Noise(restart_sd=0.2))
     record = confirmed(made)
     assert record.protocol is not None
     study = evaluate(record)
@@ -72,11 +117,11 @@ def test_where_nothing_is_shown_it_runs_to_its_most_blocks() -> None:
 
 def test_an_interrupted_sequential_study_ends_where_it_would_have() -> None:
     """Looking again after a resumption changes nothing: the stop is a function of the record."""
-    whole = confirmed(rig(objective="p50", design=SEQUENTIAL))
-    before = rig(objective="p50", design=SEQUENTIAL)
+    whole = confirmed(watched())
+    before = watched()
     calibrate(before.bench(), before.spec)
     faults = Faults(interrupted={before.host.windows + 30})
-    made = rig(objective="p50", design=SEQUENTIAL, faults=faults)
+    made = watched(faults=faults)
     with pytest.raises(Interrupted):
         confirmed(made)
     assert evaluate(made.record()).status == "incomplete"
@@ -89,7 +134,7 @@ def test_an_interrupted_sequential_study_ends_where_it_would_have() -> None:
 
 def test_blocks_beyond_the_stop_are_not_looked_at() -> None:
     """Blocks after a safe claim cannot take it back."""
-    record = confirmed(rig(objective="p50", design=SEQUENTIAL))
+    record = confirmed(watched())
     comparison = confirmation(record, Objective("p50"))
     found = comparison.counted(record.blocks)
     against = replace(found[-1], differences=(5.0,))
@@ -124,10 +169,12 @@ def test_finalists_share_their_blocks_with_the_baseline() -> None:
         assert block.instances[1].digest == study.candidate
 
 
-def test_finalists_and_always_valid_together() -> None:
+def test_finalists_and_looks_together() -> None:
     """Each finalist is watched at a third of the level; a resumed study knows them all."""
-    made = rig(objective="p50", design=Design(finalists=3, sequential=True), time_s=400.0)
+    made = watched(design=Design(finalists=3, sequential=True))
     record = made.run()
+    assert record.protocol is not None
+    assert record.protocol.stakes is not None
     study = evaluate(record)
     assert study.verdict is not None
     assert study.verdict.kind is VerdictKind.BETTER
@@ -144,12 +191,10 @@ def test_more_finalists_than_trials_are_as_many_as_there_are() -> None:
 
 
 def test_the_design_says_what_it_costs() -> None:
-    """A design states its blocks, level, and worth in blocks of the fixed design."""
+    """A design states its arms, its fewest blocks, and the level of its test after the last."""
     assert (Design().arms, Design().level, Design().least_blocks) == (2, 0.05, 6)
     three = Design(finalists=3)
     assert (three.arms, three.level, three.least_blocks) == (4, 0.05 / 3, 7)
-    assert SEQUENTIAL.blocks_for(10) == 18
-    assert SEQUENTIAL.worth(18) == 10
-    assert SEQUENTIAL.least_blocks == 8
-    assert SEQUENTIAL.worth(6) == 6
-    assert replace(three, sequential=True).worth(6) == 7
+    assert SEQUENTIAL.least_blocks == 6
+    assert [Design().end_level(blocks) for blocks in (11, 12)] == [0.05, 0.05]
+    assert [SEQUENTIAL.end_level(blocks) for blocks in (11, 12)] == pytest.approx([0.05, 0.04])

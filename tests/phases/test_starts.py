@@ -17,6 +17,7 @@ from tuner.phases.study import calibrate, confirm
 from tuner.record.model import Record
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Faults
+from tuner.testing.simulate import Noise
 
 
 def confirmed(made: Rig) -> Record:
@@ -94,11 +95,18 @@ def test_a_host_that_fails_costs_the_claim_and_not_the_study() -> None:
 
 def test_a_sequential_confirmation_ends_before_them() -> None:
     """The blocks decide when it ends; further starts follow."""
-    made = rig(design=Design(sequential=True))
+    noise = Noise(ar_sd=0.02, restart_sd=0.02)
+    made = rig(
+        objective="p50",
+        design=Design(sequential=True),
+        noise=noise,
+        effect=0.04,
+        time_s=1_200.0,
+    )
     record = confirmed(made)
     protocol = record.protocol
     assert protocol is not None
-    assert len(blocks(record, "confirm")) <= protocol.blocks
+    assert len(blocks(record, "confirm")) < protocol.blocks
     assert any("the claim is safe" in note and "better" in note for note in made.progress.notes)
     assert blocks(record, "starts")
     found = tally_of(record, made.goals.first)

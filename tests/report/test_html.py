@@ -77,7 +77,7 @@ def test_the_page_names_the_kind_of_p(study: Studies) -> None:
     """An always-valid p is not called exact."""
     made = study("better")
     assert made.verdict is not None
-    watched = replace(made.verdict.estimate, always_valid=True)
+    watched = replace(made.verdict.estimate, p_kind="always-valid")
     for estimate, kind in ((made.verdict.estimate, "exact"), (watched, "always-valid")):
         page = render_html(replace(made, verdict=replace(made.verdict, estimate=estimate)))
         assert any(line.startswith(f"{kind} p ") for line in parsed(page).lines)
@@ -89,7 +89,7 @@ def test_the_table_of_figures_names_the_kinds_of_its_p(study: Studies) -> None:
     assert p_column(made.figures)[0] == "exact p"
     first, *others = made.figures
     assert first.change is not None
-    watched = first.claimed(replace(first.change, always_valid=True))
+    watched = first.claimed(replace(first.change, p_kind="always-valid"))
     head, cells = p_column([watched, *others])
     assert head == "p"
     assert cells[0].startswith("always-valid ")

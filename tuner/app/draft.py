@@ -237,7 +237,7 @@ def _text(answers: Answers, workload: str) -> str:
     lines = [
         f"# tuner optimize --study {answers.output.name}; docs/studies.md describes the keys.",
         *(f"{key}: {_value(value)}" for key, value in keys.items()),
-        "# The confirmation of a single objective ends as soon as its claim is safe.",
+        "# A long confirmation of a single objective ends once its claim is safe and precise.",
         "sequential: auto",
     ]
     return "\n".join(lines) + "\n"

@@ -186,7 +186,7 @@ _CONFIRMATION = [
         "--sequential",
         is_flag=True,
         default=None,
-        help="Confirm until an always-valid test supports the claim [a fixed number of blocks].",
+        help="Stop the confirmation once its claim is safe and precise [after all its blocks].",
     ),
 ]
 _ABLATE = [

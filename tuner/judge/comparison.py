@@ -79,7 +79,7 @@ class Family:
     claims: tuple[RatioClaim, ...]
     adjustment: Adjustment
     stakes: Stakes | None = None
-    """Parameters of the always-valid test; None: the number of blocks is fixed beforehand."""
+    """Parameters of the sequential test; None: the number of blocks is fixed beforehand."""
 
     def judged(self, rows: Sequence[Sequence[float]]) -> tuple[Judged, ...]:
         """Return the verdict on each claim; one without differences is left out.
@@ -138,7 +138,7 @@ class Comparison:
     phase: Phase
     """Phase whose blocks are judged."""
     blocks: int
-    """Planned number of blocks, of the always-valid test at most."""
+    """Planned number of blocks, of the sequential test at most."""
     claims: Family
     """The claims that decide."""
     further: Family = Family((), "simultaneous")
@@ -149,6 +149,8 @@ class Comparison:
     """Limits that a named arm must hold."""
     support: Support = TYPICAL
     """Support of the claims by whole arms."""
+    precision: float | None = None
+    """As ``Protocol.precision``."""
 
     def before_starts(self) -> Comparison:
         """Return the comparison as it is judged before further starts are measured."""

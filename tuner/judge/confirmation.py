@@ -1,7 +1,7 @@
 """Evaluation of a confirmation under its frozen protocol, the same for phase and report.
 
-In always-valid mode the phase evaluates after every block whether to stop, and the report computes
-the same answer from the record.
+After every block of a sequential confirmation the phase evaluates whether to stop, and the report
+computes the same answer from the record.
 """
 
 from __future__ import annotations
@@ -118,16 +118,18 @@ def confirmation(record: Record, objective: Objective) -> Comparison:
         further=family(protocol.beside),
         limits=tuple(Constraint.parse(text) for text in protocol.constraints),
         support=Support(protocol.evidence),
+        precision=protocol.precision,
     )
 
 
 def tally(found: Sequence[Counted], comparison: Comparison, starts: Sequence[Block] = ()) -> Tally:
     """Judge the blocks so far.
 
-    With a fixed number of blocks it is decided when all have been run. In always-valid mode it is
+    With a fixed number of blocks it is decided when all have been run. A sequential confirmation is
     decided at the first block after which a candidate is *better*, or each is something other than
-    *inconclusive*; later blocks are not looked at. Further starts have no part in that: they are
-    measured when it is decided, and may take a claim away.
+    *inconclusive*, with intervals as narrow as the protocol wants them; later blocks are not looked
+    at. Further starts have no part in that: they are measured when it is decided, and may take a
+    claim away.
 
     Args:
         found: the blocks that count.
@@ -153,7 +155,8 @@ def _looked(found: Sequence[Counted], comparison: Comparison) -> Tally:
     stands = Tally()
     for blocks in range(1 if sequential else len(found), len(found) + 1) if found else ():
         judged = comparison.judged(found[:blocks])
-        decided = blocks >= comparison.blocks or (sequential and _safe(judged))
+        safe = sequential and _safe(judged, comparison.precision)
+        decided = safe or blocks >= comparison.blocks
         stands = Tally(tuple(found[:blocks]), decided=decided, judged=judged)
         if decided:
             break
@@ -284,6 +287,12 @@ def named(record: Record, objective: Objective) -> str:
     return _protocol(record).candidates[tally_of(record, objective).best]
 
 
-def _safe(judged: Sequence[Judged]) -> bool:
-    kinds = {each.verdict.kind for each in judged}
+def _safe(judged: Sequence[Judged], precision: float | None) -> bool:
+    """Return whether a candidate is *better*, or each is judged, with intervals narrow enough."""
+    kinds = [
+        each.verdict.kind
+        if each.verdict.estimate.is_within(precision)
+        else VerdictKind.INCONCLUSIVE
+        for each in judged
+    ]
     return VerdictKind.BETTER in kinds or VerdictKind.INCONCLUSIVE not in kinds

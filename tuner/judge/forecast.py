@@ -141,12 +141,12 @@ class Question:
             effect: reduction that is *better* with 80 % probability, as a share.
             time_s: length of the study.
         """
-        margin, level = self.goals.margin, self.design.level
+        margin = self.goals.margin
         while time_s < _LONGEST_S:
             budget = Budget(time_s, self.search)
             blocks = budget.confirm_blocks(self.plan_in_time(time_s), self.design)
-            worth = self.design.worth(blocks)
-            if minimum_detectable_effect(sigma_d, worth, margin, level) <= effect:
+            level = self.design.end_level(blocks)
+            if minimum_detectable_effect(sigma_d, blocks, margin, level) <= effect:
                 return time_s
             time_s *= 1.1
         return math.inf

@@ -13,7 +13,7 @@ from tuner.judge.economy import FULL, Economy
 from tuner.judge.support import LEAST_STARTS
 from tuner.stats.paired import minimum_blocks
 from tuner.stats.power import LEVEL
-from tuner.stats.sequential import MORE_BLOCKS, SEQUENTIAL_COST
+from tuner.stats.sequential import LEAST_WATCHED, LOOKS_SHARE
 
 STALL_ALLOWANCE = 1.6
 """Factor for the length of windows, because stalls exclude a part of them, until it is measured."""
@@ -398,7 +398,7 @@ class Design:
     finalists: int = 1
     """Candidates that are confirmed in the same blocks."""
     sequential: bool = False
-    """After every block, as soon as the claim is safe; else once, after a fixed number."""
+    """Look after every block, and stop once the claim is safe; else only after the last one."""
     others: int = 0
     """Further baselines in the same blocks."""
 
@@ -415,11 +415,15 @@ class Design:
     @property
     def least_blocks(self) -> int:
         """Below this number of blocks no interval is finite, nor one against a further baseline."""
-        return self._least_fixed + MORE_BLOCKS * self.sequential
-
-    @property
-    def _least_fixed(self) -> int:
         return minimum_blocks(1 - self.level / max(1, self.others))
+
+    def watches(self, blocks: int) -> bool:
+        """Return whether a confirmation of this length has looks before its last block."""
+        return self.sequential and blocks >= LEAST_WATCHED
+
+    def end_level(self, blocks: int) -> float:
+        """Return the two-sided level of each finalist's test after the last of the blocks."""
+        return self.level * (1 - LOOKS_SHARE * self.watches(blocks))
 
     def least_of(self, objectives: int) -> int:
         """Return the same for the verdict of a study with one or two objectives.
@@ -427,14 +431,6 @@ class Design:
         At half the level, which Holm's procedure for two begins with, 6 blocks have no interval.
         """
         return max(self.least_blocks, {1: 6, 2: 7}[objectives])
-
-    def worth(self, blocks: int) -> int:
-        """Return blocks of the fixed design that see as much as ``blocks`` of this one."""
-        return max(self._least_fixed, int(blocks / SEQUENTIAL_COST)) if self.sequential else blocks
-
-    def blocks_for(self, fixed: int) -> int:
-        """Return blocks of this design that see as much as ``fixed`` of the fixed one."""
-        return math.ceil(SEQUENTIAL_COST * fixed) if self.sequential else fixed
 
 
 FIXED = Design()

@@ -125,8 +125,7 @@ def calibration(
     sigmas = [pooled_sigma(differences) for differences in noises]
     sigma = sigmas[0]
     margin = bench.goals.margin
-    planned = planned_blocks(sigmas, effect, budget, plan, design, margin=margin)
-    count = design.worth(planned)
+    count = planned_blocks(sigmas, effect, budget, plan, design, margin=margin)
     second = sigmas[1] if len(sigmas) > 1 else PooledSigma(0.0, sigma.degrees_of_freedom)
     warnings = []
     if capacity.generator_bound:
@@ -146,7 +145,7 @@ def calibration(
         degrees_of_freedom=sigma.degrees_of_freedom,
         half_width=sigma.half_width(count),
         minimum_detectable_effect=minimum_detectable_effect(
-            sigma.upper_limit(), count, level=design.level
+            sigma.upper_limit(), count, level=design.end_level(count)
         ),
         correlation=neighbour_correlation(_levels(blocks, bench.objective)),
         warnings=tuple(warnings),
@@ -191,16 +190,15 @@ def planned_blocks(
     """Return the blocks of the confirmation: enough to claim an effect, if time allows.
 
     The effect is *better* with 80 % probability at the noise's upper limit. With two objectives the
-    noisier one decides, and the minimum is one block higher. In always-valid mode the number is a
-    maximum.
+    noisier one decides, and the minimum is one block higher. A sequential confirmation may end
+    before the last of them.
     """
     least = design.least_of(len(sigmas))
     limit = max(least, budget.confirm_blocks(plan, design))
     upper = max(sigma.upper_limit() for sigma in sigmas)
     if not upper > 0:
         return least
-    needed = max(least, blocks_within(limit, upper, effect, margin, design.level))
-    return min(limit, design.blocks_for(needed))
+    return max(least, blocks_within(limit, upper, effect, margin, design.end_level(limit)))
 
 
 def limit_point(

@@ -19,7 +19,7 @@ from tuner.phases.starts import run_starts
 from tuner.record.model import Calibration, Protocol, Record
 from tuner.space.configuration import Configuration
 from tuner.stats.power import LEVEL
-from tuner.stats.sequential import Stakes, tuned_stakes
+from tuner.stats.sequential import PRECISION, Stakes, watched
 
 CANDIDATE = "candidate"
 OTHER = "beside"
@@ -39,7 +39,7 @@ def freeze(
 
     Args:
         candidates: the finalists, the search's winner first.
-        blocks: number of blocks; a maximum in always-valid mode.
+        blocks: number of blocks; of a sequential confirmation at most.
 
     Returns:
         The protocol with the hash of its content, stored in the record.
@@ -69,6 +69,8 @@ def freeze(
         beside=tuple(other.digest for other in bench.others),
         sequential_rho=stakes.rho if stakes else None,
         sequential_sigma_d=stakes.sigma_d if stakes else None,
+        looks_level=stakes.share * LEVEL if stakes else None,
+        precision=PRECISION if stakes else None,
         margin_symmetric=bench.goals.margin.symmetric,
         # Where one instance runs at a time, each window has a start of its own.
         evidence="starts" if plan.starts else "whole",
@@ -79,12 +81,12 @@ def freeze(
 
 
 def _stakes(calibration: Calibration, blocks: int, design: Design) -> Stakes | None:
-    """Return the always-valid test's parameters, optimal at the length of the fixed design."""
-    if not design.sequential:
+    """Return the parameters of the looks before the last block; None without looks."""
+    if not design.watches(blocks):
         return None
     # Without noise in the calibration any positive figure works.
     sigma = max(calibration.sigma_d, 1e-4)
-    return tuned_stakes(sigma, design.worth(blocks), design.level)
+    return watched(sigma, blocks, design.level)
 
 
 def run_confirmation(
@@ -95,8 +97,8 @@ def run_confirmation(
 ) -> None:
     """Measure the blocks of the protocol (``run_blocks``), and further starts for a gain.
 
-    It stops early if the protocol is always-valid and the claim is safe, or if more blocks are
-    invalid than the validity rule allows: the verdict is then inconclusive in any case.
+    It stops early if the protocol is sequential and the claim is safe and precise, or if more
+    blocks are invalid than the validity rule allows: the verdict is then inconclusive in any case.
 
     Raises:
         HostError, InstrumentError: the host or the generator fails repeatedly.
@@ -152,10 +154,12 @@ def _failing(windows: Sequence[Measurement], further: frozenset[str]) -> Mapping
 
 
 def _is_safe(bench: Bench, record: Record) -> bool:
-    """Return whether the always-valid test allows an end, and report it if so."""
+    """Return whether a look allows an end, and report it if so."""
     found = tally_before_starts(record, bench.objective)
     if found.decided and found.verdict:
-        bench.progress.note(f"the claim is safe after {found.blocks} blocks: {found.verdict.kind}")
+        bench.progress.note(
+            f"the claim is safe and precise after {found.blocks} blocks: {found.verdict.kind}"
+        )
     return found.decided
 
 

@@ -164,7 +164,8 @@ def announce_times(ready: Calibrated, spec: StudySpec) -> None:
         "ablation of a winner": left.ablation_s,
     }
     parts = ", ".join(f"{name} {duration(took_s)}" for name, took_s in phases.items() if took_s)
-    ends_early = spec.design.sequential or spec.trials is not None or left.ablation_s > 0
+    watched = spec.design.watches(ready.confirm_blocks)
+    ends_early = watched or spec.trials is not None or left.ablation_s > 0
     most = "at most " * ends_early
     bench.progress.note(
         f"the whole study takes {most}about {duration(spent_s(record) + left.total_s)};"
@@ -384,7 +385,7 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
     sigmas = [PooledSigma(sigma_d, found.degrees_of_freedom) for sigma_d in noises]
     margin, budget = bench.goals.margin, Budget(spec.time_s, spec.search)
     blocks = planned_blocks(sigmas, spec.effect, budget, plan, spec.design, margin=margin)
-    most = "at most " * spec.design.sequential
+    most = "at most " * spec.design.watches(blocks)
     bench.progress.note(
         f"noise of a block's difference {found.sigma_d:.1%}, at most {found.sigma_d_upper:.1%};"
         f" {most}{blocks} blocks will confirm"

@@ -334,6 +334,8 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "second_margin": _margin,
         "sequential_rho": _Range(1e-9, 1e9),
         "sequential_sigma_d": _Range(1e-6, 1e3),
+        "looks_level": _level,
+        "precision": _margin,
     },
     Contrast: {"reverted": _digest, "added": _digest, "names": _each(_line)},
     AblationProtocol: {

@@ -7,7 +7,7 @@ data, so every figure can be recomputed offline.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -224,11 +224,18 @@ class Protocol:
     beside: tuple[str, ...] = ()
     """Digests of further baselines in the same blocks; the verdict uses ``baseline``."""
     sequential_rho: float | None = None
-    """None for a fixed number of ``blocks``. Otherwise the parameter of the always-valid test (see
+    """None for a fixed number of ``blocks``. Otherwise a parameter of the looks (see
     ``tuner.stats.sequential``) after every block, with at most ``blocks``."""
     sequential_sigma_d: float | None = None
-    """Noise of a block's difference for the always-valid test, ln units; None in records of earlier
-    versions: their test does not bound the influence of a block."""
+    """Noise of a block's difference for the looks, ln units; None in records of earlier versions:
+    their test does not bound the influence of a block."""
+    looks_level: float | None = None
+    """Part of ``alpha`` for the looks before the last block; the exact test after it has the rest.
+    None in records of earlier versions: a look after the last block too, all of them at ``alpha``.
+    """
+    precision: float | None = None
+    """A look ends the confirmation if a claim is safe and its interval reaches no further than this
+    share to either side of its middle; None in records of earlier versions: if a claim is safe."""
     margin_symmetric: bool = False
     """True if the margins are symmetric in logarithms, from 1 / (1 + margin) to 1 + margin; False
     in records of earlier versions: from 1 - margin to 1 + margin."""
@@ -242,10 +249,13 @@ class Protocol:
 
     @property
     def stakes(self) -> Stakes | None:
-        """The parameters of the always-valid test; None for a fixed number of blocks."""
+        """The parameters of the sequential test; None for a fixed number of blocks."""
         if self.sequential_rho is None:
             return None
-        return Stakes(self.sequential_rho, self.sequential_sigma_d)
+        looks = Stakes(self.sequential_rho, self.sequential_sigma_d)
+        if self.looks_level is None:
+            return looks
+        return replace(looks, share=self.looks_level / self.alpha, last=self.blocks)
 
     @property
     def second_band(self) -> Margin:

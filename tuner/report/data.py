@@ -84,7 +84,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             }
             for claim in study.constraints
         ],
-        "always_valid": found.always_valid if found else None,
+        "always_valid": found.p_kind == "always-valid" if found else None,
         "finalists": [
             {
                 "candidate": entry.claim.arm,

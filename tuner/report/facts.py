@@ -188,9 +188,14 @@ _BASES: dict[Evidence, str] = {
 def _analysis(protocol: Protocol) -> str:
     if protocol.sequential_rho is None:
         return f"{protocol.blocks}, one analysis after the last"
+    looks, rho = f"sequential: at most {protocol.blocks}", f"ρ = {protocol.sequential_rho:.3g}"
+    if protocol.looks_level is None:
+        return f"{looks}, an always-valid analysis after each, until a claim is safe ({rho})"
+    rest = protocol.alpha - protocol.looks_level
     return (
-        f"sequential: at most {protocol.blocks}, an always-valid analysis after each, until a claim"
-        f" is safe (ρ = {protocol.sequential_rho:.3g})"
+        f"{looks}, an always-valid look after each at {protocol.looks_level:.0%} until a claim is"
+        f" safe and its interval within ±{protocol.precision or 0:.0%} ({rho}), and an exact test"
+        f" after the last at {rest:.0%}"
     )
 
 
@@ -430,8 +435,10 @@ def _slices(windows: Sequence[Measurement]) -> list[tuple[str, str]]:
         return []
     frozen = sum(window.frozen for window in windows)
     stopped = "servers not at turn were stopped"
-    if frozen < len(windows):
-        stopped = f"{stopped} in {frozen} of {len(windows)} windows" if frozen else "none stopped"
+    if not frozen:
+        stopped = "none was stopped: on another host, or with too many threads to stop in time"
+    elif frozen < len(windows):
+        stopped = f"{stopped} in {frozen} of {len(windows)} windows"
     words = f"the arms took turns in shared windows, in slices of {lengths}"
     return [("Slices", f"{words}, in an order drawn for each set; {stopped}")]
 

@@ -43,6 +43,7 @@ from tuner.report.study_tables import (
     figure_name,
     figure_rows,
     look_rows,
+    looks_words,
     p_column,
     wanted_rows,
 )
@@ -164,6 +165,7 @@ def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
         ),
         "usage": Table(("resource", *FIGURES_HEAD[1:]), tuple(figure_rows(study.usage))),
         "looks": Table(LOOKS_HEAD, tuple(look_rows(study))),
+        "looks_words": looks_words(study),
         "wanted": Table(WANTED_HEAD, tuple(wanted_rows(study))),
         "allowed": allowed_trades(study),
         "blocks": _blocks(study),

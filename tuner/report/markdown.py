@@ -27,6 +27,7 @@ from tuner.report.study_tables import (
     WANTED_HEAD,
     figure_rows,
     look_rows,
+    looks_words,
     wanted_rows,
 )
 from tuner.report.text import time_share
@@ -183,7 +184,7 @@ def _blocks(study: StudyResult) -> str:
     if not study.looks:
         return table
     looks = plain_table(LOOKS_HEAD, look_rows(study))
-    return f"{table}\n\nAfter each block (an e-value of 20 rejects at 5 %):\n\n{looks}"
+    return f"{table}\n\nAfter each block ({looks_words(study)}):\n\n{looks}"
 
 
 def _search(study: StudyResult) -> str:

@@ -43,7 +43,7 @@ def figure_name(entry: Figure) -> str:
 def p_column(entries: Sequence[Figure]) -> tuple[str, list[str]]:
     """Return the head and the cells of a column with the p-value of each figure.
 
-    In a study that may stop early only the objective's is always-valid.
+    In a study that may stop early only the objective's counts the looks.
     """
     changes = [entry.change for entry in entries]
     kinds = {change.p_kind for change in changes if change}
@@ -102,11 +102,23 @@ def other_rows(study: StudyResult) -> list[tuple[str, ...]]:
     return rows
 
 
-LOOKS_HEAD = ("blocks", "e-value", "always-valid 95 % interval")
+LOOKS_HEAD = ("blocks", "e-value", "95 % interval, valid at any look")
+
+
+def looks_words(study: StudyResult) -> str:
+    """Return the words for the table of looks: the e-value that rejects, and the last interval."""
+    protocol = study.record.protocol
+    if protocol is None or not study.looks:
+        return ""
+    level = (protocol.looks_level or protocol.alpha) / len(protocol.candidates)
+    words = f"an e-value of {1 / level:.3g} rejects “no difference”, whenever it is reached"
+    if protocol.looks_level and study.looks[-1].blocks == protocol.blocks:
+        return f"{words}; the last interval is that of the exact test"
+    return words
 
 
 def look_rows(study: StudyResult) -> list[tuple[str, ...]]:
-    """Return what could be said after each block in always-valid mode."""
+    """Return what could be said after each block of a sequential confirmation."""
     return [
         (
             str(look.blocks),

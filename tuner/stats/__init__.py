@@ -4,7 +4,7 @@ One module per idea, and nothing is re-exported, so that importing the package c
 
 - ``paired``: the exact signed-rank test, estimate and interval on differences between arms
 - ``power``: noise from identical instances, number of blocks, minimum detectable effect
-- ``sequential``: the always-valid test and interval, for looks after every block
+- ``sequential``: looks after every block, and the exact test after the last
 - ``margin``: the smallest difference worth having, as a band of ratios
 - ``verdict``: from an estimate and a margin to better, worse, equivalent or inconclusive
 - ``finalists``: several candidates in the same blocks

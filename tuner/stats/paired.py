@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,10 @@ import numpy.typing as npt
 from tuner.stats.words import counted
 
 FloatArray = npt.NDArray[np.float64]
+
+PKind = Literal["exact", "always-valid", "look-adjusted"]
+"""Validity of an estimate: ``exact`` for a number of blocks that was fixed beforehand,
+``always-valid`` for any number of looks, ``look-adjusted`` after the last of several looks."""
 
 # Two differences of logarithms that are equal in the data (100/110 and 200/220) differ in the last
 # bits as floats. Latencies carry three or four digits, so this is far below any real difference.
@@ -48,18 +53,20 @@ class PairedEstimate:
     """Exact two-sided p of "no difference", in (0, 1]. It does not depend on `confidence`."""
     method: str
     """Method of the figures, in words for a report."""
-    always_valid: bool = False
-    """True if interval and p hold for any number of looks; else n was fixed beforehand."""
-
-    @property
-    def p_kind(self) -> str:
-        """Kind of p in words: ``exact``, or ``always-valid``."""
-        return "always-valid" if self.always_valid else "exact"
+    p_kind: PKind = "exact"
+    """Kind of p, and of the interval."""
 
     @property
     def is_finite(self) -> bool:
         """True if n was large enough for an interval with two finite ends."""
         return math.isfinite(self.high)
+
+    def is_within(self, share: float | None) -> bool:
+        """Return whether the interval reaches no further than a share to either side of its middle.
+
+        The middle is that of the logarithms. None is any share.
+        """
+        return share is None or self.high <= (1 + share) ** 2 * self.low
 
     @property
     def excludes_no_change(self) -> bool:

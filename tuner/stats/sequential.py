@@ -1,8 +1,14 @@
-"""An always-valid test and interval, for a look after every block.
+"""A sequential test and interval: a look after every block, and an exact test after the last.
 
-If nothing differs by more than a shift of theta, x = d - theta is symmetric about 0 by design,
-given everything before it. A bet of a share b of the capital on its sign, with the bounded and odd
-score tanh(1.3 x / s), multiplies the capital by
+The looks have a fifth of the level, and the test after the last block has the rest, so the chance
+that any of them is wrong is at most the level (Bonferroni). A clear effect ends a confirmation
+early, and the test after the last block has nearly the power of one that is made alone. Looks at a
+small level before a nearly full test go back to Haybittle (British Journal of Radiology 44, 1971)
+and Peto et al. (British Journal of Cancer 34, 1976). The last test is that of `tuner.stats.paired`.
+
+The looks are always-valid. If nothing differs by more than a shift of theta, x = d - theta is
+symmetric about 0 by design, given everything before it. A bet of a share b of the capital on its
+sign, with the bounded and odd score tanh(1.3 x / s), multiplies the capital by
 
     1 + b tanh(1.3 x / s),    0 <= b < 1,
 
@@ -24,14 +30,15 @@ Earlier versions bet on tanh(lambda x) with the whole capital and the stakes lam
 |N(0, 1 / rho)| (a sharper form of the supermartingale of de la Pena, Annals of Probability 27,
 1999; Ramdas, Ruf, Larsson and Koolen, Admissible anytime-valid sequential inference must rely on
 nonnegative martingales, 2020). Small stakes are about the mean, so skewed differences on the margin
-were called *better* in up to 11 % of studies. Records of these versions are still judged by it.
+were called *better* in up to 11 % of studies. Later ones had looks at the whole level without an
+exact test, which took up to 1.8 times the blocks. Records of these versions are still judged so.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +47,14 @@ from scipy import special
 from tuner.stats.paired import FloatArray, PairedEstimate, checked, estimate, minimum_blocks
 from tuner.stats.words import counted
 
-SEQUENTIAL_COST = 1.8
-"""Upper bound for blocks of the always-valid test per block of the fixed design, equal power."""
-
-MORE_BLOCKS = 2
-"""Blocks beyond those of the fixed design without which a clear effect has no finite interval."""
+LOOKS_SHARE = 0.2
+"""Share of the level that the looks have: 1 % of 5 %."""
+LEAST_WATCHED = 12
+"""Fewest blocks with looks. Even the clearest effect is not safe at a fifth of 5 % before the ninth
+block, so in a shorter confirmation looks save almost nothing and cost level."""
+PRECISION = 0.05
+"""A safe claim ends a confirmation once its interval reaches no further than this share to either
+side of its middle: the last blocks of a short study are worth more than their time."""
 
 _STAKES = 64
 _BEND = 1.3
@@ -60,20 +70,32 @@ _PRIOR_BLOCKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """The parameters of the always-valid test, fixed before the first block."""
+    """The parameters of the sequential test, fixed before the first block."""
 
     rho: float
     """Variance-like: stakes are spread as |N(0, 1 / rho)|."""
     sigma_d: float | None = None
     """Noise of a block's difference from calibration, ln units; a wrong one costs blocks, and
     little validity. None for the unbounded test of earlier versions."""
+    share: float = 1.0
+    """Share of the level that the looks have; 1 in records of earlier versions."""
+    last: int | None = None
+    """Number of blocks after which the exact test has the rest; None where looks are all."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a parameter is not positive."""
+        """Raise ValueError if a parameter is out of its range."""
         if not self.rho > 0:
             raise ValueError(f"rho must be positive but got {self.rho}")
         if self.sigma_d is not None and not self.sigma_d > 0:
             raise ValueError(f"sigma_d must be positive but got {self.sigma_d}")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1 but got {self.share}")
+        if (self.last is None) != (self.share == 1):
+            raise ValueError("an exact test after the last block needs a part of the level")
+
+    def confidence_of_looks(self, confidence: float) -> float:
+        """Return the confidence that the looks together have in an interval of `confidence`."""
+        return 1 - self.share * (1 - confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +104,7 @@ class Look:
 
     blocks: int
     e_value: float
-    """Evidence against "no difference": 20 and more is a rejection at 5 %, two-sided."""
+    """Evidence against "no difference": 1 / level and more is a rejection, two-sided."""
     low: float
     """Lower end of the interval for the ratio; 0 while there is none."""
     high: float
@@ -114,6 +136,21 @@ def tuned_stakes(sigma_d: float, blocks: float, level: float = 0.05) -> Stakes:
     return Stakes(tuned_rho(sigma_d, blocks, level), sigma_d)
 
 
+def watched(sigma_d: float, blocks: int, level: float = 0.05) -> Stakes:
+    """Return the parameters of a confirmation with looks, which are best halfway to its last block.
+
+    Args:
+        sigma_d: noise of a block's difference from calibration, ln units.
+        blocks: of the confirmation, at most.
+        level: of looks and exact test together.
+
+    Raises:
+        ValueError: as `tuned_rho`.
+    """
+    looks = tuned_stakes(sigma_d, blocks / 2, LOOKS_SHARE * level)
+    return replace(looks, share=LOOKS_SHARE, last=blocks)
+
+
 def normal_mixture_log_e(differences: npt.ArrayLike, rho: float, theta: float = 0.0) -> float:
     """Ln of the two-sided e-value in closed form: S^2 / (2 (V + rho)) - ln(1 + V / rho) / 2.
 
@@ -141,16 +178,20 @@ def e_value(differences: npt.ArrayLike, stakes: Stakes, theta: float = 0.0) -> f
 def sequential_estimate(
     differences: npt.ArrayLike, stakes: Stakes, confidence: float = 0.95
 ) -> PairedEstimate:
-    """Return pseudomedian ratio, always-valid interval and p from the blocks so far.
+    """Return pseudomedian ratio, interval and p from the blocks so far.
 
-    The intervals after each block hold the true ratio *all at once* with the stated confidence, so
-    the last one may be reported for any stopping reason. p is 1 / e, at most 1. With fewer
-    blocks than `minimum_blocks(confidence)` the interval is infinite, as in the fixed design.
+    The intervals after each block, the exact one after the last among them, hold the true ratio
+    *all at once* with the stated confidence, so any of them may be reported for any stopping
+    reason. p is 1 / e over the share of the looks, and after the last block the exact p over the
+    rest; at most 1. With fewer blocks than `minimum_blocks` of a look's confidence the interval is
+    infinite, as in the fixed design.
 
     Raises:
         ValueError: there are no differences, one is not finite, or `confidence` is not in (0, 1).
     """
     d = checked(differences)
+    if stakes.last is not None and d.size >= stakes.last:
+        return _after_the_last(d, stakes, confidence)
     centre = estimate(d, confidence)
     low, high = _interval(d, stakes, confidence)
     method = (
@@ -170,9 +211,23 @@ def sequential_estimate(
         low=math.exp(low),
         high=math.exp(high),
         confidence=confidence,
-        p_value=min(1.0, 1 / e_value(d, stakes)),
+        p_value=min(1.0, 1 / (stakes.share * e_value(d, stakes))),
         method=method,
-        always_valid=True,
+        p_kind="always-valid",
+    )
+
+
+def _after_the_last(d: FloatArray, stakes: Stakes, confidence: float) -> PairedEstimate:
+    """Return the exact estimate at the part of the level that the looks leave."""
+    rest = 1 - stakes.share
+    exact = estimate(d, 1 - rest * (1 - confidence))
+    return replace(
+        exact,
+        confidence=confidence,
+        p_value=min(1.0, exact.p_value / rest),
+        p_kind="look-adjusted",
+        method=f"{exact.method}; at {rest:.0%} of the level, since looks after earlier blocks have"
+        f" the other {stakes.share:.0%}",
     )
 
 
@@ -182,8 +237,8 @@ def looks(differences: npt.ArrayLike, stakes: Stakes, confidence: float = 0.95) 
     evidence = np.exp(np.maximum(log_mixtures(d, stakes), log_mixtures(-d, stakes))) / 2
     path = []
     for n in range(1, d.size + 1):
-        low, high = _interval(d[:n], stakes, confidence)
-        path.append(Look(n, float(evidence[n - 1]), math.exp(low), math.exp(high)))
+        found = sequential_estimate(d[:n], stakes, confidence)
+        path.append(Look(n, float(evidence[n - 1]), found.low, found.high))
     return tuple(path)
 
 
@@ -221,10 +276,11 @@ def _scales(x: FloatArray, sigma_d: float) -> FloatArray:
 
 
 def _interval(d: FloatArray, stakes: Stakes, confidence: float) -> tuple[float, float]:
-    """Return the interval of theta that neither mixture rejects at alpha / 2."""
-    if d.size < minimum_blocks(confidence):
+    """Return the interval of theta that neither mixture rejects at half of the looks' level."""
+    looked = stakes.confidence_of_looks(confidence)
+    if d.size < minimum_blocks(looked):
         return -math.inf, math.inf
-    limit = math.log(2 / (1 - confidence))
+    limit = math.log(2 / (1 - looked))
     low = _crossing(lambda theta: _log_mixture(d - theta, stakes) - limit, float(d.min()))
     high = -_crossing(lambda theta: _log_mixture(-d - theta, stakes) - limit, float(-d.max()))
     return low, high

@@ -86,7 +86,7 @@ def judge(
             noise and not from these differences.
         objective: names the figure in the sentence.
         larger_is_better: turns the direction round.
-        stakes: None for a number of blocks fixed beforehand; else those of the always-valid
+        stakes: None for a number of blocks fixed beforehand; else those of the sequential
             test (see `tuner.stats.sequential`), which allows a verdict after every block.
         family: number of candidates that are judged in the same blocks. Each gets intervals of
             1 - 0.05 / k and 1 - 0.10 / k (Bonferroni), which hold at once for all of them, so the
@@ -195,7 +195,7 @@ def _reason(
         needed = f"at least {minimum_blocks(ratio.confidence)}"
         return (
             f"{counted(ratio.n, 'block')} cannot give a {100 * ratio.confidence:.3g} % interval: "
-            f"{'more' if ratio.always_valid else needed} are needed"
+            f"{'more' if ratio.p_kind == 'always-valid' else needed} are needed"
         )
     if ratio.excludes_no_change:
         return (

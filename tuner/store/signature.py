@@ -142,6 +142,8 @@ _LATER: Mapping[str, object] = {
     "program": "",
     "lacking": False,
     "polled": False,
+    "looks_level": None,
+    "precision": None,
 }
 """Fields that older records lack, with the value that says so."""
 
