@@ -13,6 +13,7 @@ import optuna
 
 from tests.spaces import load_space
 from tuner.goals.goals import Goals, goals_of
+from tuner.judge.plan import Design
 from tuner.measurement.stalls import CYCLES
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
@@ -36,6 +37,7 @@ HAND = SPACE.baseline("hand")
 NAME = "simulated"
 WORKLOAD = Workload("simulated", "", Wire(), (), 32, "poisson", 2.0, (), None)
 
+NOISY = Noise(ar_sd=0.02, restart_sd=0.02)
 QUIET = Noise(ar_sd=0.01, restart_sd=0.005, burst_probability=0.0)
 """A host so quiet that one look is within a few per cent of the truth."""
 
@@ -209,3 +211,14 @@ def states_of(storage: Storage) -> dict[str, set[str]]:
         }
         for name in (NAME, f"{NAME}/blocks")
     }
+
+
+def watched(**changes: Any) -> Rig:
+    """Return a study that is long enough for looks before its last block."""
+    long: dict[str, Any] = {
+        "design": Design(sequential=True),
+        "noise": NOISY,
+        "effect": 0.04,
+        "time_s": 1_200.0,
+    }
+    return rig(objective="p50", **(long | changes))

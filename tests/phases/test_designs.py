@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from tests.phases.rig import HAND, STOCK, Rig, all_the_same, blocks, rig
+from tests.phases.rig import HAND, NOISY, STOCK, Rig, all_the_same, blocks, rig, watched
 from tuner.errors import Interrupted
 from tuner.goals.objective import Objective
 from tuner.judge.confirmation import confirmation, tally
@@ -22,13 +21,6 @@ from tuner.testing.lab import Faults
 from tuner.testing.simulate import Noise
 
 SEQUENTIAL = Design(sequential=True)
-NOISY = Noise(ar_sd=0.02, restart_sd=0.02)
-
-
-def watched(**changes: Any) -> Rig:
-    """Return a study that is long enough for looks before its last block."""
-    long: dict[str, Any] = {"design": SEQUENTIAL, "noise": NOISY, "effect": 0.04, "time_s": 1_200.0}
-    return rig(objective="p50", **(long | changes))
 
 
 def confirmed(made: Rig) -> Record:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.phases.rig import HAND, Rig, all_the_same, blocks, rig
+from tests.phases.rig import HAND, Rig, all_the_same, blocks, rig, watched
 from tuner.errors import Interrupted
 from tuner.judge.confirmation import short_of_starts, tally_of
-from tuner.judge.plan import Design, blocks_of_copies
+from tuner.judge.plan import blocks_of_copies
 from tuner.judge.results import evaluate
 from tuner.judge.scoring import BASELINE
 from tuner.judge.support import LEAST_STARTS
@@ -17,7 +17,6 @@ from tuner.phases.study import calibrate, confirm
 from tuner.record.model import Record
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Faults
-from tuner.testing.simulate import Noise
 
 
 def confirmed(made: Rig) -> Record:
@@ -95,14 +94,7 @@ def test_a_host_that_fails_costs_the_claim_and_not_the_study() -> None:
 
 def test_a_sequential_confirmation_ends_before_them() -> None:
     """The blocks decide when it ends; further starts follow."""
-    noise = Noise(ar_sd=0.02, restart_sd=0.02)
-    made = rig(
-        objective="p50",
-        design=Design(sequential=True),
-        noise=noise,
-        effect=0.04,
-        time_s=1_200.0,
-    )
+    made = watched()
     record = confirmed(made)
     protocol = record.protocol
     assert protocol is not None

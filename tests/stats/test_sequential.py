@@ -66,7 +66,7 @@ class Stops:
 def stops(d: FloatArray, stakes: Stakes, margin: Margin) -> Stops:
     """The rule of `judge` after every block of many studies, by the martingales at the margins.
 
-    A study so stops at any width of its interval, and has more chances of a claim than by the rule.
+    Studies stop here at any width of the interval, and so have more chances of a claim.
     """
     low, high = math.log(margin.low), math.log(margin.high)
     limit, inner = math.log(2 / (stakes.share * 0.05)), math.log(2 / (stakes.share * 0.10))

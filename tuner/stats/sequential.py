@@ -93,10 +93,6 @@ class Stakes:
         if (self.last is None) != (self.share == 1):
             raise ValueError("an exact test after the last block needs a part of the level")
 
-    def confidence_of_looks(self, confidence: float) -> float:
-        """Return the confidence that the looks together have in an interval of `confidence`."""
-        return 1 - self.share * (1 - confidence)
-
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -277,7 +273,7 @@ def _scales(x: FloatArray, sigma_d: float) -> FloatArray:
 
 def _interval(d: FloatArray, stakes: Stakes, confidence: float) -> tuple[float, float]:
     """Return the interval of theta that neither mixture rejects at half of the looks' level."""
-    looked = stakes.confidence_of_looks(confidence)
+    looked = 1 - stakes.share * (1 - confidence)
     if d.size < minimum_blocks(looked):
         return -math.inf, math.inf
     limit = math.log(2 / (1 - looked))
